@@ -1,0 +1,1 @@
+"""micro: a Llama small enough to read, its sampling, its text and its training."""

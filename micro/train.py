@@ -1,0 +1,350 @@
+"""Training: one optimizer step after the other, evaluated at intervals, resumable to the bit.
+
+Everything random is a pure function of (seed, step): the batch (micro.text.draw_batch) and the dropout masks. With the
+weights, the optimizers' moments and the step number a run is therefore complete, and one that was stopped and resumed
+computes what an undisturbed one would. Nothing here prints or writes: `train` calls back.
+
+AdamW: Loshchilov and Hutter 2019 (arXiv 1711.05101). Muon: Jordan 2024; its step is scaled to AdamW's size (Liu et al. 2025,
+arXiv 2502.16982, section 2.2), so one learning rate serves both. Weight averaging: Polyak and Juditsky 1992.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from micro.chance import generator_for
+from micro.model import Transformer
+from micro.score import score
+from micro.text import Document, draw_batch
+from micro.training_state import TrainingState
+
+OPTIMIZERS = ("adamw", "muon")
+AUTOCASTS = ("off", "bfloat16")
+MOMENTUM = 0.95  # of Muon
+BETA1 = 0.9
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """What a run computes. Two runs with equal configs on equal text and device compute the same numbers.
+
+    steps, batch, block: optimizer steps; rows in a batch; bytes in a row.
+    lr, min_lr, warmup: linear rise over `warmup` steps to `lr`, then a cosine down to `min_lr` at the last step.
+    optimizer: adamw, or muon for the matrices inside the blocks and AdamW for the rest.
+    weight_decay: of matrices, per unit of learning rate. clip: largest gradient norm, 0 = none.
+    ema: decay of the averaged weights that are evaluated and kept, 0 = the last weights themselves.
+    eval_every: steps between evaluations (the last step is always evaluated).
+
+    Raises ValueError naming the first field that is out of range.
+    """
+
+    steps: int = 1000
+    batch: int = 16
+    block: int = 512
+    lr: float = 2e-3
+    min_lr: float = 0.0
+    warmup: int = 50
+    optimizer: str = "adamw"
+    weight_decay: float = 0.1
+    beta2: float = 0.99
+    dropout: float = 0.1
+    clip: float = 1.0
+    ema: float = 0.0
+    seed: int = 1
+    eval_every: int = 50
+    autocast: str = "off"
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch", "block", "eval_every"):
+            _check(name, self, int, lambda v: v >= 1, "a whole number of 1 or above")
+        for name in ("warmup", "seed"):
+            _check(name, self, int, lambda v: v >= 0, "a whole number of 0 or above")
+        _check("lr", self, float, lambda v: v > 0, "a number above 0")
+        _check("min_lr", self, float, lambda v: 0 <= v <= self.lr, f"from 0 to lr, {self.lr:g}")
+        for name in ("weight_decay", "clip"):
+            _check(name, self, float, lambda v: v >= 0, "a number of 0 or above")
+        for name in ("beta2", "dropout", "ema"):
+            _check(name, self, float, lambda v: 0 <= v < 1, "from 0 to below 1")
+        for name, choices in (("optimizer", OPTIMIZERS), ("autocast", AUTOCASTS)):
+            _check(name, self, str, lambda v: v in choices, "one of " + ", ".join(choices))  # noqa: B023
+
+
+def _check(name: str, config: TrainConfig, kind: type, right: Callable, wanted: str) -> None:
+    value = getattr(config, name)
+    kinds = (int, float) if kind is float else (kind,)
+    if isinstance(value, bool) or not isinstance(value, kinds) or not right(value):
+        raise ValueError(f"{name} must be {wanted}, not {value!r}")
+    if kind is float and not math.isfinite(value):
+        raise ValueError(f"{name} must be finite, not {value!r}")
+
+
+@dataclass(frozen=True)
+class Event:
+    """One finished step: its number (from 1), the batch's loss in nats, the rate it was made with, the gradient's norm
+    before clipping, and, where evaluated, the validation loss in nats and whether it is the best so far."""
+
+    step: int
+    loss: float
+    rate: float
+    norm: float
+    validation: float | None = None
+    best: bool = False
+
+
+class Diverged(ValueError):
+    """The loss is no longer finite."""
+
+
+def learning_rate(config: TrainConfig, step: int) -> float:
+    """Of step 0 ... steps - 1. Pure: a resumed run needs no scheduler's state."""
+    if step < config.warmup:
+        return config.lr * (step + 1) / config.warmup
+    span = max(1, config.steps - config.warmup)
+    cosine = 0.5 * (1 + math.cos(math.pi * (step - config.warmup + 1) / span))
+    return config.min_lr + (config.lr - config.min_lr) * cosine
+
+
+def make_optimizers(model: Transformer, config: TrainConfig) -> list[torch.optim.Optimizer]:
+    """AdamW for all, or Muon for the blocks' matrices and AdamW for embedding, head and norms. Norms never decay."""
+    named = dict(model.named_parameters())  # a tied head appears once
+    inner = [n for n, p in named.items() if p.dim() == 2 and ".layers." in n]
+    outer = [n for n, p in named.items() if p.dim() == 2 and ".layers." not in n]
+    norms = [n for n, p in named.items() if p.dim() < 2]
+    decayed = outer if config.optimizer == "muon" else inner + outer
+    groups = [
+        {"params": [named[n] for n in decayed], "weight_decay": config.weight_decay},
+        {"params": [named[n] for n in norms], "weight_decay": 0.0},
+    ]
+    optimizers = [torch.optim.AdamW(groups, lr=config.lr, betas=(BETA1, config.beta2))]
+    if config.optimizer == "muon":
+        matrices = [named[n] for n in inner]
+        muon = torch.optim.Muon(
+            matrices,
+            lr=config.lr,
+            weight_decay=config.weight_decay,
+            momentum=MOMENTUM,
+            adjust_lr_fn="match_rms_adamw",
+        )
+        optimizers.append(muon)
+    return optimizers
+
+
+@contextmanager
+def own_randomness(seed: int, step: int, device: torch.device) -> Iterator[None]:
+    """Dropout draws from the global generator: seed it from (seed, step) inside, put it back afterwards."""
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(int(generator_for(seed, "dropout", step).integers(2**63)))
+        yield
+
+
+class Trainer:
+    """A run in memory: model, optimizers, averaged and best weights, step number.
+
+    Args: `model` on its device, with config.dropout built in; `tokens` (N,) the training bytes; `validation` documents
+    (none: nothing is evaluated and the last weights are the best). Raises ValueError where the text is shorter than a row.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        tokens: Tensor,
+        validation: Sequence[Document],
+        config: TrainConfig,
+    ) -> None:
+        if config.block > model.context:
+            raise ValueError(f"block {config.block} is beyond the model's context {model.context}")
+        self.model, self.tokens, self.validation, self.config = model, tokens, validation, config
+        self.optimizers = make_optimizers(model, config)
+        self.parameters = dict(model.named_parameters())
+        self.average = {n: p.detach().clone() for n, p in self.parameters.items()}
+        self.best = {n: p.detach().clone() for n, p in self.parameters.items()}
+        self.best_loss: float | None = None
+        self.best_step = self.step = 0
+        draw_batch(tokens, 1, config.block, 0, 0)  # raises where the text is too short
+
+    def advance(self) -> Event:
+        """One step, with evaluation where it is due. Raises Diverged, leaving the weights as they were."""
+        config, index = self.config, self.step
+        rate = learning_rate(config, index)
+        loss = self._backward(index)
+        limit = config.clip or math.inf
+        norm = float(torch.nn.utils.clip_grad_norm_(list(self.parameters.values()), limit))
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            raise Diverged(
+                f"the loss at step {index + 1} is {loss}, its gradient's norm {norm}: training has "
+                f"diverged; a smaller lr than {config.lr:g} or a longer warmup would be right"
+            )
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+            optimizer.step()
+            optimizer.zero_grad()
+        self._follow(index)
+        self.step += 1
+        due = self.step % config.eval_every == 0 or self.step == config.steps
+        return Event(self.step, loss, rate, norm, *(self._evaluate() if due else ()))
+
+    def _backward(self, index: int) -> float:
+        """Fill the gradients from batch `index`; its mean loss in nats."""
+        config, device = self.config, self.model.device
+        x, y = draw_batch(self.tokens, config.batch, config.block, config.seed, index)
+        x, y = x.to(device), y.to(device)
+        self.model.train()
+        autocast = torch.autocast(device.type, torch.bfloat16, enabled=config.autocast != "off")
+        with own_randomness(config.seed, index, device), autocast:
+            logits = self.model(x)[0]  # (B, T, V)
+        loss = F.cross_entropy(logits.float().flatten(0, 1), y.flatten())
+        loss.backward()
+        return float(loss.detach())
+
+    @torch.no_grad()
+    def _follow(self, index: int) -> None:
+        """Move the average towards the weights; early on faster, or the random start would linger in it."""
+        decay = min(self.config.ema, (1 + index) / (10 + index))
+        for name, parameter in self.parameters.items():
+            self.average[name].lerp_(parameter.detach(), 1 - decay)
+
+    def _evaluate(self) -> tuple[float | None, bool]:
+        """Validation loss of the averaged weights, and whether they are the best; they are kept if so."""
+        loss = None
+        if self.validation:
+            with self.weights(self.average):
+                loss = score(self.model, self.validation).nats
+        best = loss is None or self.best_loss is None or loss < self.best_loss
+        if best:
+            self.best_loss, self.best_step = loss, self.step
+            self._copy(self.average, self.best)
+        return loss, best
+
+    @contextmanager
+    def weights(self, values: dict[str, Tensor]) -> Iterator[Transformer]:
+        """The model with other weights inside, with its own again afterwards."""
+        own = {n: p.detach().clone() for n, p in self.parameters.items()}
+        self._copy(values, self.parameters)
+        try:
+            yield self.model
+        finally:
+            self._copy(own, self.parameters)
+
+    @staticmethod
+    @torch.no_grad()
+    def _copy(source: dict[str, Tensor], to: dict[str, Tensor]) -> None:
+        for name, tensor in to.items():
+            tensor.copy_(source[name])
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Every tensor of the run by name; views of the live ones, optimizer moments once there was a step."""
+        found = {}
+        for part, values in (
+            ("weights", self.parameters), ("average", self.average), ("best", self.best),
+        ):  # fmt: skip
+            found |= {f"{part}/{name}": value.detach() for name, value in values.items()}
+        names = {id(p): n for n, p in self.parameters.items()}
+        for optimizer in self.optimizers:
+            for parameter, moments in optimizer.state.items():
+                prefix = f"optimizer/{names[id(parameter)]}"
+                found |= {f"{prefix}/{key}": value for key, value in moments.items()}
+        return found
+
+    def state(self) -> TrainingState:
+        """All that a resumed run needs, on the CPU; a copy. Raises nothing."""
+        tensors = {name: t.detach().cpu().clone() for name, t in self.tensors().items()}
+        return TrainingState(self.step, self.best_step, self.best_loss, tensors)
+
+    def restore(self, state: TrainingState) -> None:
+        """Continue from `state`, whichever device wrote it.
+
+        Raises ValueError naming the tensor or number that does not belong to this run; the run is then as it was.
+        """
+        if not 0 <= state.best_step <= state.step <= self.config.steps:
+            raise ValueError(f"step {state.step} (best {state.best_step}) is none of this run's")
+        expected = self._expected(state.step)
+        for name in sorted(expected.keys() ^ state.tensors.keys()):
+            which = "is missing" if name in expected else "has no place in this run"
+            raise ValueError(f"tensor {name!r} {which}")
+        for name, shape in expected.items():
+            found = state.tensors[name]
+            if found.shape != shape or found.dtype != torch.float32:
+                raise ValueError(
+                    f"tensor {name!r} is {found.dtype} of shape {list(found.shape)}, wanted is "
+                    f"float32 of {list(shape)}"
+                )
+            if not found.isfinite().all():
+                raise ValueError(f"tensor {name!r} holds NaN or infinity")
+        self._take(state)
+
+    def _expected(self, step: int) -> dict[str, torch.Size]:
+        """Names and shapes of a state at `step`: the optimizers have moments once there was a step."""
+        shapes = {name: t.shape for name, t in self.tensors().items() if "optimizer/" not in name}
+        moments = {
+            torch.optim.AdamW: ("exp_avg", "exp_avg_sq"),
+            torch.optim.Muon: ("momentum_buffer",),
+        }
+        names = {id(p): n for n, p in self.parameters.items()}
+        for optimizer in self.optimizers if step else ():
+            for parameter in (p for group in optimizer.param_groups for p in group["params"]):
+                prefix = f"optimizer/{names[id(parameter)]}"
+                shapes |= {f"{prefix}/{key}": parameter.shape for key in moments[type(optimizer)]}
+                if isinstance(optimizer, torch.optim.AdamW):
+                    shapes[f"{prefix}/step"] = torch.Size([])
+        return shapes
+
+    def _take(self, state: TrainingState) -> None:
+        live = self.tensors()
+        for part in ("weights", "average", "best"):
+            own = {n: t for n, t in live.items() if n.startswith(part + "/")}
+            self._copy(state.tensors, own)
+        for optimizer in self.optimizers:
+            optimizer.state.clear()
+        where = {n: (p, o) for o in self.optimizers for n, p in self._owned(o)}
+        for name, tensor in state.tensors.items():
+            if name.startswith("optimizer/"):
+                inner, key = name.removeprefix("optimizer/").rsplit("/", 1)
+                parameter, optimizer = where[inner]
+                # AdamW keeps its step count on the CPU, wherever the weights are
+                moved = tensor.clone() if key == "step" else tensor.to(parameter.device, copy=True)
+                optimizer.state[parameter][key] = moved
+        self.step, self.best_step, self.best_loss = state.step, state.best_step, state.best_loss
+
+    def _owned(self, optimizer: torch.optim.Optimizer) -> list[tuple[str, Tensor]]:
+        held = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        return [(n, p) for n, p in self.parameters.items() if id(p) in held]
+
+
+def train(
+    trainer: Trainer,
+    report: Callable[[Event], None] = lambda event: None,
+    save: Callable[[TrainingState], None] = lambda state: None,
+    save_every: int = 100,
+    stop: Callable[[int], bool] = lambda step: False,
+) -> bool:
+    """Run to the last step, or until `stop(step)`; True when the last step was reached.
+
+    After every step comes `report`, then, every `save_every` steps and at the end, `save`. A step's evaluation belongs
+    to it, so whatever is saved has been evaluated. Raises Diverged; what was saved stays good.
+    """
+    while trainer.step < trainer.config.steps:
+        event = trainer.advance()
+        report(event)
+        stopping = stop(event.step)
+        if stopping or event.step % save_every == 0 or event.step == trainer.config.steps:
+            save(trainer.state())
+        if stopping:
+            break
+    return trainer.step == trainer.config.steps
+
+
+def config_difference(ours: TrainConfig, theirs: dict) -> str | None:
+    """The first field in which a saved config differs from ours, None if none does."""
+    for field in fields(TrainConfig):
+        if getattr(ours, field.name) != theirs.get(field.name):
+            return field.name
+    return None

@@ -1,0 +1,98 @@
+"""A whole gamma-curve from one text, with no coin flipped.
+
+Speculation does not change the law of the text. So the text is drawn from the target alone, scored once by the draft, and
+then asked what speculation would have done. Given that a position is checked and the output there is x, the chance that
+x is an accepted draft token is
+
+    a(x) = min(p, q)(x) / p(x) = min(1, q(x) / p(x)),
+
+whatever follows (the token rule; the others are in specdec/replay_rules.py). Rounds are then a Markov chain over start positions, and the expected counts for every gamma follow by
+dynamic programming. Every round that starts inside the window counts whole; the text therefore runs gamma + 1 tokens past it.
+
+It holds for chains whose q depends on the prefix alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from specdec.record import Totals
+
+
+def acceptance_given_output(p_x: np.ndarray, q_x: np.ndarray) -> np.ndarray:
+    """a = min(1, q(x) / p(x)) of the token rule, for output tokens x drawn from p (so p_x > 0)."""
+    return np.minimum(1.0, q_x / p_x)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Expected counts of one gamma, an array entry for each text."""
+
+    gamma: int
+    rounds: np.ndarray
+    checked: np.ndarray
+    accepted: np.ndarray
+    full_rounds: np.ndarray
+
+    def totals(self, weights: np.ndarray | None = None) -> Totals:
+        """Sums over texts, each counted `weights` times (a bootstrap's resample)."""
+        weights = np.ones(len(self.rounds)) if weights is None else weights
+        rounds, accepted = weights @ self.rounds, weights @ self.accepted
+        return Totals(
+            rounds=float(rounds),
+            proposed=float(self.gamma * rounds),
+            checked=float(weights @ self.checked),
+            accepted=float(accepted),
+            emitted=float(accepted + rounds),
+            draft_passes=float(self.gamma * rounds),
+            full_rounds=float(weights @ self.full_rounds),
+        )
+
+
+def walk(
+    reach: Callable[[int], np.ndarray], shape: tuple[int, int], gamma: int, window: int
+) -> Expected:
+    """Expected counts of rounds starting in 0 ... window - 1.
+
+    Args:
+        reach: start s -> (texts, gamma + 1), the chance that a round that starts there keeps its first k = 0 ... gamma tokens.
+        shape: (texts, positions known of each).
+        gamma: tokens drafted a round.
+        window: start positions that count.
+
+    Raises: ValueError where the texts are too short.
+    """
+    texts, length = shape
+    if length < window - 1 + gamma:
+        raise ValueError(
+            f"texts of {length} positions; window {window} and gamma {gamma} need {window - 1 + gamma}"
+        )
+    starts = np.zeros((texts, window + gamma + 1))  # chance that a round starts here
+    starts[:, 0] = 1.0
+    checked, accepted, full = np.zeros(texts), np.zeros(texts), np.zeros(texts)
+    for s in range(window):
+        kept, here = reach(s), starts[:, s]
+        checked += here * kept[:, :-1].sum(1)
+        accepted += here * kept[:, 1:].sum(1)
+        full += here * kept[:, -1]
+        ends = kept.copy()  # chance that exactly k are kept
+        ends[:, :-1] -= kept[:, 1:]
+        starts[:, s + 1 : s + gamma + 2] += here[:, None] * ends
+    return Expected(gamma, starts[:, :window].sum(1), checked, accepted, full)
+
+
+def replay(a: np.ndarray, gamma: int, window: int) -> Expected:
+    """`walk` for a rule whose chance of acceptance depends on the position alone.
+
+    a: (texts, at least window - 1 + gamma) chances by position of the output. Raises ValueError as `walk`.
+    """
+
+    def reach(start: int) -> np.ndarray:
+        chances = np.ones((len(a), gamma + 1))
+        np.cumprod(a[:, start : start + gamma], axis=1, out=chances[:, 1:])
+        return chances
+
+    return walk(reach, a.shape, gamma, window)
