@@ -43,7 +43,7 @@ def inverse_cdf(law: Tensor, uniform: float) -> int:
     if not sums[-1] > 0:
         raise ValueError("a law without mass cannot be drawn from")
     index = int(np.searchsorted(sums, uniform * sums[-1], side="right"))
-    if index < len(law) and law[index] > 0:
+    if index < len(law):
         return index
     return int(np.nonzero(law)[0][-1])
 

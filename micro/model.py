@@ -106,12 +106,27 @@ class Attention(nn.Module):
         q, k = rotate(q, pass_.cos, pass_.sin), rotate(k, pass_.cos, pass_.sin)
         if pass_.cache is not None:
             k, v = pass_.cache.write(layer, k, v, pass_.slots)  # (B, K, S, d)
-        causal = pass_.mask is None
-        gqa = self.heads != self.kv_heads
-        y = F.scaled_dot_product_attention(
-            q, k, v, attn_mask=pass_.mask, is_causal=causal, enable_gqa=gqa
-        )
+        if pass_.mask is not None and pass_.mask.dim() == 4:
+            y = attend_rows(q, k, v, pass_.mask)
+        else:
+            causal, grouped = pass_.mask is None, self.heads != self.kv_heads
+            y = F.scaled_dot_product_attention(
+                q, k, v, attn_mask=pass_.mask, is_causal=causal, enable_gqa=grouped
+            )
         return self.o_proj(y.transpose(1, 2).reshape(B, T, D))
+
+
+def attend_rows(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    """softmax(q k' / sqrt(d) + mask) v for ragged rows, spelled out. q (B, H, T, d), k and v (B, K, S, d), mask (B, 1, T, S).
+
+    The fused kernel shares rows out over threads, and with two threads the halves of a batch differed in bits: a text would
+    depend on its place among others. Spelled out it is also no slower here (32 rows, one token each).
+    """
+    B, H, T, d = q.shape
+    K = k.shape[1]
+    scores = (q * d**-0.5).reshape(B, K, H // K * T, d) @ k.transpose(2, 3)  # (B, K, H/K T, S)
+    scores = scores.view(B, K, H // K, T, -1) + mask[:, :, None]
+    return (scores.softmax(-1).view(B, K, H // K * T, -1) @ v).view(B, H, T, d)
 
 
 class MLP(nn.Module):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -73,7 +73,7 @@ class TrainConfig:
         for name in ("beta2", "dropout", "ema"):
             _check(name, self, float, lambda v: 0 <= v < 1, "from 0 to below 1")
         for name, choices in (("optimizer", OPTIMIZERS), ("autocast", AUTOCASTS)):
-            _check(name, self, str, lambda v: v in choices, "one of " + ", ".join(choices))  # noqa: B023
+            _check(name, self, str, choices.__contains__, "one of " + ", ".join(choices))
 
 
 def _check(name: str, config: TrainConfig, kind: type, right: Callable, wanted: str) -> None:
@@ -133,16 +133,40 @@ def make_optimizers(model: Transformer, config: TrainConfig) -> list[torch.optim
             adjust_lr_fn="match_rms_adamw",
         )
         optimizers.append(muon)
+    for optimizer in optimizers:
+        _fill_moments(optimizer)
     return optimizers
+
+
+def _fill_moments(optimizer: torch.optim.Optimizer) -> None:
+    """The zeros that torch would make at the first step, made now: a state has the same tensors at every step."""
+    muon = isinstance(optimizer, torch.optim.Muon)
+    for parameter in (p for group in optimizer.param_groups for p in group["params"]):
+        names = ("momentum_buffer",) if muon else ("exp_avg", "exp_avg_sq")
+        optimizer.state[parameter] = {name: torch.zeros_like(parameter) for name in names}
+        if not muon:  # on the CPU wherever the weights are, as torch keeps it
+            optimizer.state[parameter]["step"] = torch.tensor(0.0)
 
 
 @contextmanager
 def own_randomness(seed: int, step: int, device: torch.device) -> Iterator[None]:
-    """Dropout draws from the global generator: seed it from (seed, step) inside, put it back afterwards."""
-    devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(int(generator_for(seed, "dropout", step).integers(2**63)))
+    """Dropout draws from its device's global generator: seeded from (seed, step) inside, put back afterwards."""
+    generator = _global_generator(device)
+    before = generator.get_state()
+    generator.manual_seed(int(generator_for(seed, "dropout", step).integers(2**63)))
+    try:
         yield
+    finally:
+        generator.set_state(before)
+
+
+def _global_generator(device: torch.device) -> torch.Generator:
+    """torch.manual_seed would reach every device's; this is the one that dropout on `device` uses."""
+    if device.type == "cuda":
+        return torch.cuda.default_generators[device.index or 0]
+    return (
+        torch.mps._get_default_mps_generator() if device.type == "mps" else torch.default_generator
+    )
 
 
 class Trainer:
@@ -221,41 +245,34 @@ class Trainer:
         best = loss is None or self.best_loss is None or loss < self.best_loss
         if best:
             self.best_loss, self.best_step = loss, self.step
-            self._copy(self.average, self.best)
+            copy_into(self.best, self.average)
         return loss, best
 
     @contextmanager
     def weights(self, values: dict[str, Tensor]) -> Iterator[Transformer]:
         """The model with other weights inside, with its own again afterwards."""
         own = {n: p.detach().clone() for n, p in self.parameters.items()}
-        self._copy(values, self.parameters)
+        copy_into(self.parameters, values)
         try:
             yield self.model
         finally:
-            self._copy(own, self.parameters)
-
-    @staticmethod
-    @torch.no_grad()
-    def _copy(source: dict[str, Tensor], to: dict[str, Tensor]) -> None:
-        for name, tensor in to.items():
-            tensor.copy_(source[name])
+            copy_into(self.parameters, own)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Every tensor of the run by name; views of the live ones, optimizer moments once there was a step."""
-        found = {}
-        for part, values in (
-            ("weights", self.parameters), ("average", self.average), ("best", self.best),
-        ):  # fmt: skip
-            found |= {f"{part}/{name}": value.detach() for name, value in values.items()}
+        """Every tensor of the run by name, the live ones."""
+        parts = {"weights": self.parameters, "average": self.average, "best": self.best}
+        found = {
+            f"{part}/{n}": t.detach() for part, named in parts.items() for n, t in named.items()
+        }
         names = {id(p): n for n, p in self.parameters.items()}
         for optimizer in self.optimizers:
             for parameter, moments in optimizer.state.items():
                 prefix = f"optimizer/{names[id(parameter)]}"
-                found |= {f"{prefix}/{key}": value for key, value in moments.items()}
+                found |= {f"{prefix}/{key}": tensor for key, tensor in moments.items()}
         return found
 
     def state(self) -> TrainingState:
-        """All that a resumed run needs, on the CPU; a copy. Raises nothing."""
+        """All that a resumed run needs: a copy, on the CPU."""
         tensors = {name: t.detach().cpu().clone() for name, t in self.tensors().items()}
         return TrainingState(self.step, self.best_step, self.best_loss, tensors)
 
@@ -266,57 +283,28 @@ class Trainer:
         """
         if not 0 <= state.best_step <= state.step <= self.config.steps:
             raise ValueError(f"step {state.step} (best {state.best_step}) is none of this run's")
-        expected = self._expected(state.step)
-        for name in sorted(expected.keys() ^ state.tensors.keys()):
-            which = "is missing" if name in expected else "has no place in this run"
+        live = self.tensors()
+        for name in sorted(live.keys() ^ state.tensors.keys()):
+            which = "is missing" if name in live else "has no place in this run"
             raise ValueError(f"tensor {name!r} {which}")
-        for name, shape in expected.items():
+        for name, own in live.items():
             found = state.tensors[name]
-            if found.shape != shape or found.dtype != torch.float32:
+            if found.shape != own.shape or found.dtype != own.dtype:
                 raise ValueError(
                     f"tensor {name!r} is {found.dtype} of shape {list(found.shape)}, wanted is "
-                    f"float32 of {list(shape)}"
+                    f"{own.dtype} of {list(own.shape)}"
                 )
             if not found.isfinite().all():
                 raise ValueError(f"tensor {name!r} holds NaN or infinity")
-        self._take(state)
-
-    def _expected(self, step: int) -> dict[str, torch.Size]:
-        """Names and shapes of a state at `step`: the optimizers have moments once there was a step."""
-        shapes = {name: t.shape for name, t in self.tensors().items() if "optimizer/" not in name}
-        moments = {
-            torch.optim.AdamW: ("exp_avg", "exp_avg_sq"),
-            torch.optim.Muon: ("momentum_buffer",),
-        }
-        names = {id(p): n for n, p in self.parameters.items()}
-        for optimizer in self.optimizers if step else ():
-            for parameter in (p for group in optimizer.param_groups for p in group["params"]):
-                prefix = f"optimizer/{names[id(parameter)]}"
-                shapes |= {f"{prefix}/{key}": parameter.shape for key in moments[type(optimizer)]}
-                if isinstance(optimizer, torch.optim.AdamW):
-                    shapes[f"{prefix}/step"] = torch.Size([])
-        return shapes
-
-    def _take(self, state: TrainingState) -> None:
-        live = self.tensors()
-        for part in ("weights", "average", "best"):
-            own = {n: t for n, t in live.items() if n.startswith(part + "/")}
-            self._copy(state.tensors, own)
-        for optimizer in self.optimizers:
-            optimizer.state.clear()
-        where = {n: (p, o) for o in self.optimizers for n, p in self._owned(o)}
-        for name, tensor in state.tensors.items():
-            if name.startswith("optimizer/"):
-                inner, key = name.removeprefix("optimizer/").rsplit("/", 1)
-                parameter, optimizer = where[inner]
-                # AdamW keeps its step count on the CPU, wherever the weights are
-                moved = tensor.clone() if key == "step" else tensor.to(parameter.device, copy=True)
-                optimizer.state[parameter][key] = moved
+        copy_into(live, state.tensors)
         self.step, self.best_step, self.best_loss = state.step, state.best_step, state.best_loss
 
-    def _owned(self, optimizer: torch.optim.Optimizer) -> list[tuple[str, Tensor]]:
-        held = {id(p) for group in optimizer.param_groups for p in group["params"]}
-        return [(n, p) for n, p in self.parameters.items() if id(p) in held]
+
+@torch.no_grad()
+def copy_into(to: dict[str, Tensor], source: dict[str, Tensor]) -> None:
+    """Overwrite each tensor by its namesake, in place, across devices."""
+    for name, tensor in to.items():
+        tensor.copy_(source[name])
 
 
 def train(
@@ -340,11 +328,3 @@ def train(
         if stopping:
             break
     return trainer.step == trainer.config.steps
-
-
-def config_difference(ours: TrainConfig, theirs: dict) -> str | None:
-    """The first field in which a saved config differs from ours, None if none does."""
-    for field in fields(TrainConfig):
-        if getattr(ours, field.name) != theirs.get(field.name):
-            return field.name
-    return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,7 @@ from quant.formats import Format, QuantizedTensor, parse_format, quantize
 
 @dataclass(frozen=True)
 class TensorReport:
-    """One tensor of a draft: bytes stored, bits a weight, and 10 log10(sum w^2 / sum (w - w')^2) in dB."""
+    """One tensor of a draft, each name of a tied one a row of its own: bytes stored, bits a weight, and 10 log10(sum w^2 / sum (w - w')^2) in dB."""
 
     name: str
     shape: tuple[int, ...]
@@ -100,19 +100,19 @@ def _report(module: nn.Module, draft: nn.Module, packed) -> list[TensorReport]:
     for name, parameter in unique_parameters(module).items():
         size = packed[name].bytes if name in packed else parameter.numel() * STORED_BYTES
         note = "" if name in packed else "kept in 16 bits: no matrix"
-        if name in tied:
-            note = f"tied: also {', '.join(tied[name])}, stored once"
-        rows.append(
-            TensorReport(
-                name,
-                tuple(parameter.shape),
-                size,
-                8 * size / parameter.numel(),
-                sqnr_db(parameter, decoded[name]),
-                name in packed,
-                note,
-            )
+        row = TensorReport(
+            name,
+            tuple(parameter.shape),
+            size,
+            8 * size / parameter.numel(),
+            sqnr_db(parameter, decoded[name]),
+            name in packed,
+            note,
         )
+        rows.append(row)
+        for other in tied.get(name, ()):
+            note = f"tied to {name}, stored there"
+            rows.append(replace(row, name=other, bytes=0, bits_per_weight=0.0, note=note))
     return rows
 
 

@@ -100,9 +100,7 @@ def one_round(
     accepted = [proposal.tokens[node] for node in verdict.kept]
     emitted = state.cut(accepted + ([] if verdict.token is None else [verdict.token]))
     kept = verdict.kept[: len(emitted)]
-    path = [0, *(node + 1 for node in kept)][: len(emitted)]  # rows of the pass that stay
-    state.cache.gather(position - 1, path)
-    state.logits = logits[path]
+    state.cache.gather(position - 1, [0, *(node + 1 for node in kept)][: len(emitted)])
     state.tokens += emitted
     if not state.ended and state.room == 0:
         state.ended = "length" if len(state.tokens) - state.start == state.limit else "context"
@@ -193,7 +191,7 @@ def generate(target: Model, draft: Draft, prompt: Sequence[int], **options) -> G
 
     Raises: ValueError naming the argument.
     """
-    done, state = [], None
-    for done_round, state in rounds(target, draft, prompt, **options):
-        done.append(done_round)
-    return Generation(tuple(state.tokens[state.start :]), tuple(done), state.ended)
+    steps = list(rounds(target, draft, prompt, **options))  # at least one
+    _, state = steps[-1]
+    done = tuple(one for one, _ in steps)
+    return Generation(tuple(state.tokens[state.start :]), done, state.ended)

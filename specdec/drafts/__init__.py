@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 
 from micro.model import Transformer
 from quant.formats import FORMATS, parse_format
 from quant.model import quantize_model
 from specdec.drafts.base import Draft
 from specdec.drafts.model import ModelDraft
+from specdec.drafts.stored import load_quantized
 
 
 def quantized(target: Transformer, format: str = "rtn4") -> ModelDraft:
@@ -17,15 +20,32 @@ def quantized(target: Transformer, format: str = "rtn4") -> ModelDraft:
     return ModelDraft(copy.module, copy.bytes_per_pass)
 
 
-# family -> maker(target, what stands behind the family's name in a spec)
-DRAFTS: dict[str, Callable[[Transformer, str], Draft]] = {"quantized": quantized}
+def from_folder(target: Transformer, folder: str) -> ModelDraft:
+    """A copy that was written before. Raises FileFault naming what does not fit."""
+    return load_quantized(Path(folder), target)
+
+
+# family -> maker(target, the spec)
+DRAFTS: dict[str, Callable[[Transformer, str], Draft]] = {
+    "quantized": quantized,
+    "stored": from_folder,
+}
 
 
 def make_draft(target: Transformer, spec: str) -> Draft:
-    """A draft by its spec: a format's name, as in `rtn3`. Raises ValueError listing what exists."""
+    """A draft by its spec: a format's name, as in `rtn3`, or a folder that `quantize` wrote, as in `./my-draft`.
+
+    A format's name means the format even where a folder is called so. Raises ValueError listing what exists, or
+    FileFault naming what is wrong with the folder.
+    """
+    if "/" in spec or os.sep in spec:
+        return DRAFTS["stored"](target, spec)
     try:
         return DRAFTS["quantized"](target, spec)
     except ValueError as error:
+        if Path(spec).is_dir():
+            return DRAFTS["stored"](target, spec)
         raise ValueError(
-            f"unknown draft {spec!r}: {error}; formats: {', '.join(FORMATS)}"
+            f"unknown draft {spec!r}: {error}; formats: {', '.join(FORMATS)}; or a folder that "
+            f"`selfdraft quantize` wrote"
         ) from error

@@ -47,7 +47,6 @@ class ModelDraft:
         return Proposal.chain(tokens, laws, passes=gamma)
 
     def commit(self, step: Step) -> None:
-        """The cache holds the old text and drafted tokens; what was kept of them is a prefix of the new text."""
-        agreed = len(self._tokens) + len(step.kept)
-        self.cache.truncate(min(self.cache.length, agreed, len(step.tokens) - 1))
+        """The cache holds the old text and drafted tokens; all but the last token of the new text agrees with them."""
+        self.cache.truncate(min(self.cache.length, len(step.tokens) - 1))
         self._tokens = list(step.tokens)
