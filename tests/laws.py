@@ -1,0 +1,121 @@
+"""Exact laws of texts: the target's own from its table, and the loop's by walking every branch that it can take."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import torch
+from fakes import TableModel, table_law
+
+from micro.chance import every_branch
+from micro.sampling import Sampling
+from specdec.decode import Decoding, generate, one_round
+from specdec.drafts.model import ModelDraft
+from specdec.record import Generation, Round
+
+Law = dict[tuple[int, ...], float]
+
+
+def target_law(
+    model: TableModel, prompt: Sequence[int], count: int, sampling=None, stops=()
+) -> Law:
+    """The law of the target's next `count` tokens; fewer where a stop (a run of tokens) was completed."""
+    sampling, law, open_ = sampling or Sampling(), {}, {(): 1.0}
+    for _ in range(count):
+        longer: Law = {}
+        for text, mass in open_.items():
+            for token, p in enumerate(table_law(model, (*prompt, *text), sampling).tolist()):
+                if p > 0:
+                    new = (*text, token)
+                    ended = any(new[-len(stop) :] == tuple(stop) for stop in stops)
+                    (law if ended else longer)[new] = mass * p
+        open_ = longer
+    return law | open_
+
+
+def walks(
+    target, draft, prompt: Sequence[int], chance_of=lambda c: c, **options
+) -> Iterator[tuple[float, Generation]]:
+    """(probability, Generation) of every way generate() can go; state left from one walk would show in the next."""
+    options.setdefault("sampling", Sampling())
+    return every_branch(
+        lambda chance: generate(target, draft, prompt, chance=chance_of(chance), **options)
+    )
+
+
+def law_of(runs: Iterator[tuple[float, Generation]]) -> Law:
+    law: Law = defaultdict(float)
+    for probability, generation in runs:
+        law[generation.tokens] += probability
+    return dict(law)
+
+
+def gap(a: Law, b: Law) -> float:
+    """Largest difference of any text's probability."""
+    return max(abs(a.get(text, 0.0) - b.get(text, 0.0)) for text in a.keys() | b.keys())
+
+
+def one_rounds(
+    target: TableModel,
+    model: TableModel,
+    prompt: Sequence[int],
+    text: tuple[int, ...],
+    read: int,
+    limit: int,
+    gamma: int,
+    sampling: Sampling,
+    stops,
+    rule: str,
+) -> Iterator[tuple[float, tuple[Round, Decoding, int]]]:
+    """Every outcome of one round behind `text`, the draft's cache holding the first `read` tokens of prompt + text."""
+    tokens = [*prompt, *text]
+
+    def run(chance):
+        cache = target.new_cache()
+        cache.tokens = tokens[:-1]
+        state = Decoding(target, list(tokens), len(prompt), limit, stops, cache)
+        draft = ModelDraft(model, 1)
+        draft.start(tokens, target)
+        draft.cache.tokens = tokens[:read]
+        done = one_round(state, draft, gamma, sampling, chance, rule)
+        assert state.cache.tokens == state.tokens[:-1]
+        assert draft.cache.tokens == state.tokens[: draft.cache.length]
+        return done, state, draft.cache.length
+
+    with torch.inference_mode():
+        yield from every_branch(run)
+
+
+def loop_law(
+    target: TableModel,
+    model: TableModel,
+    prompt: Sequence[int],
+    count: int,
+    gamma: int,
+    *,
+    limit: int | None = None,
+    sampling: Sampling | None = None,
+    stops: tuple[tuple[int, ...], ...] = (),
+    rule: str = "token",
+) -> Law:
+    """The law of the loop's first `count` tokens, out of at most `limit`, by dynamic programming.
+
+    A round depends on the text and on what the draft's cache holds, a prefix of it: one walk from each reachable
+    (text, length of that prefix) is enough, where whole walks would grow exponentially.
+    """
+    limit, sampling = limit or count, sampling or Sampling()
+    open_: dict[tuple[tuple[int, ...], int], float] = {((), 0): 1.0}
+    law: Law = defaultdict(float)
+    while open_:
+        text, read = min(open_, key=lambda state: len(state[0]))  # nothing shorter can reach it
+        mass = open_.pop((text, read))
+        for probability, (_, state, held) in one_rounds(
+            target, model, prompt, text, read, limit, gamma, sampling, stops, rule
+        ):
+            new = tuple(state.tokens[len(prompt) :])
+            if state.ended or len(new) >= count:
+                law[new[:count]] += mass * probability
+            else:
+                open_[new, held] = open_.get((new, held), 0.0) + mass * probability
+    return dict(law)
