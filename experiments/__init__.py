@@ -1,0 +1,1 @@
+"""Everything that prints, writes, plots or is run by a person."""

@@ -1,0 +1,110 @@
+"""The command line `selfdraft`, also `python -m experiments`.
+
+Every command is a module of this package with a docstring, `add_arguments(parser)` and `run(args) -> exit code`. Only the
+one that was asked for is imported, so `--help` does not wait for torch.
+
+Exit codes: 0 done; 1 a check failed; 2 the input is wrong, one line says what; 130 interrupted; 141 the reader of the output
+went away.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+
+# command -> (module, what it does); in the order a newcomer would try them
+COMMANDS: dict[str, tuple[str, str]] = {
+    "generate": ("generate", "continue a prompt, drafting at low precision, and stream the text"),
+    "plate": (
+        "plate",
+        "the main experiment: does self-drafting pay? table, records, figures, page",
+    ),
+    "trace": ("trace", "show round by round what was accepted, rejected and thrown away"),
+    "identity": ("identity", "check that greedy speculative text equals plain text, bit for bit"),
+    "plot": ("plot", "redraw every figure from records; runs no model"),
+    "report": ("report", "records to one self-contained HTML page; runs no model"),
+    "train": ("train", "train micro on the course, or on your own text"),
+    "quantize": ("quantize", "write a low-bit draft of a model and report it tensor by tensor"),
+    "run": ("run", "run one experiment by name"),
+    "list": ("list", "list experiments, formats, drafts and rules"),
+    "bench": ("bench", "time decoding against transformers, paired and interleaved"),
+}
+
+
+def usage() -> str:
+    width = max(map(len, COMMANDS))
+    rows = "\n".join(f"  {name:{width}}  {what}" for name, (_, what) in COMMANDS.items())
+    return (
+        "usage: selfdraft COMMAND [options]\n\n"
+        "Does it pay to let a language model draft for itself at low precision?\n\n"
+        f"commands:\n{rows}\n\n"
+        "`selfdraft COMMAND --help` tells a command's options.\n"
+        "Exit codes: 0 done, 1 a check failed, 2 wrong input, 130 interrupted, 141 output closed."
+    )
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with errors of one line."""
+
+    def error(self, message: str):
+        print(f"{self.prog}: {message} (see {self.prog} --help)", file=sys.stderr)
+        raise SystemExit(2)
+
+    def exit(self, status: int = 0, message: str | None = None):
+        sys.stdout.flush()  # a closed pipe is met here, where main can answer it, and not at the interpreter's end
+        super().exit(status, message)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; returns its exit code. Nothing the user can type ends in a traceback."""
+    argv = sys.argv[1:] if argv is None else argv
+    try:
+        code = _dispatch(argv)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # the interpreter would flush stdout once more at exit, and complain
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+def _dispatch(argv: list[str]) -> int:
+    if not argv or argv[0] in ("-h", "--help"):
+        print(usage())
+        return 0 if argv else 2
+    name, rest = argv[0], argv[1:]
+    if name not in COMMANDS:
+        print(f"selfdraft: no command {name!r}; there are {', '.join(COMMANDS)}", file=sys.stderr)
+        return 2
+    return run_command(name, rest)
+
+
+def run_command(name: str, rest: list[str]) -> int:
+    """The command `name` with its own arguments; wrong input is told in one line and returns 2."""
+    module = importlib.import_module(f"experiments.{COMMANDS[name][0]}")
+    parser = Parser(
+        prog=f"selfdraft {name}",
+        description=module.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    module.add_arguments(parser)
+    args = parser.parse_args(rest)
+    try:
+        return module.run(args)
+    except ValueError as error:  # FileFault among them: what the user gave is wrong
+        print(f"selfdraft {name}: {error}", file=sys.stderr)
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"selfdraft {name}: {where}{(error.strerror or str(error)).lower()}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

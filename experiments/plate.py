@@ -1,0 +1,112 @@
+"""Does it pay to let micro draft for itself at 4 and 3 bits?
+
+Two parts, never mixed: the plate's run ("The attention", 40 tokens, seed 1, the real loop) and the estimate (replay over
+all prompts, every gamma at once, intervals by resampling prompts). Prints the answer first; writes records, figures and a
+page. What is already recorded is not measured again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from experiments.options import add_model, add_threads, set_threads, whole
+from experiments.paths import DATA, REFERENCE, RESULTS
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_model(parser)
+    parser.add_argument("--prompts", type=Path, default=DATA / "prompts.jsonl", metavar="FILE",
+                        help="JSONL with id, kind and text (default: the course's)")  # fmt: skip
+    parser.add_argument("--out", type=Path, default=RESULTS / "plate", metavar="DIR",
+                        help="folder of records, figures and page (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--window", type=whole(16, 256), default=64, metavar="N",
+                        help="start positions counted behind each prompt (default: 64)")  # fmt: skip
+    parser.add_argument("--seeds", type=whole(1, 100), default=3, metavar="N",
+                        help="texts drawn from each prompt at T > 0 (default: 3)")  # fmt: skip
+    parser.add_argument("--fresh", action="store_true", help="measure again what is recorded")
+    parser.add_argument("--all", action="store_true",
+                        help="print the whole grid, and what rows that are not free change")  # fmt: skip
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the grid as CSV")
+    parser.add_argument("--json", action="store_true", help="print the grid as JSON instead")
+    parser.add_argument("--reference", action="store_true",
+                        help="write the reference records and figures of the repository instead")  # fmt: skip
+    add_threads(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from experiments import estimate, plate_run
+    from experiments.curves import curve
+    from experiments.plate_table import (
+        estimate_rows,
+        first_screen,
+        grid,
+        run_rows,
+        sensitivity,
+        to_csv,
+    )
+    from experiments.prompts import load_prompts
+    from experiments.runner import measure
+    from experiments.setting import Setting
+    from experiments.store import Store
+    from micro.files import write_atomically
+
+    set_threads(args.threads)
+    out = REFERENCE if args.reference else args.out
+    setting = Setting(
+        args.model,
+        load_prompts(args.prompts),
+        window=args.window,
+        seeds=tuple(range(1, args.seeds + 1)),
+    )
+    setting.check()
+    store = Store(out)
+    for note in store.notes:
+        print(f"selfdraft plate: {note}", file=sys.stderr)
+    runs, ran = measure(plate_run, setting, store, args.fresh)
+    estimates, estimated = measure(estimate, setting, store, args.fresh)
+    curves = [curve(record) for record in estimates]
+    rows = run_rows(runs, curves) + estimate_rows(curves)
+    if args.csv:
+        write_atomically(args.csv, lambda file: file.write(to_csv(rows).encode()))
+    if args.json:
+        print(json.dumps([asdict(row) for row in rows], allow_nan=False))
+    else:
+        print("\n".join(first_screen(estimates, runs)))
+        if args.all:
+            print("\n".join(grid(rows) + sensitivity(curves)))
+    _draw(store, out)
+    print(
+        f"Measured {ran + estimated} points, {len(runs) + len(estimates) - ran - estimated} were on record. "
+        f"Records, figures, page: {out}/",
+        file=sys.stderr if args.json else sys.stdout,
+    )
+    return 0 if args.reference else _agreement(estimates, args.json)
+
+
+def _draw(store, out: Path) -> None:
+    """Figures and page; what goes wrong with one is said, and loses neither the other nor what was measured."""
+    from experiments.plot import draw_all
+    from experiments.report import write_page
+
+    for what, draw, path in (("figures", draw_all, out), ("page", write_page, out / "index.html")):
+        try:
+            draw(store, path)
+        except Exception as error:
+            print(
+                f"selfdraft plate: the {what} failed ({type(error).__name__}: {error}); the records in {out} are "
+                "complete, `selfdraft plot` and `selfdraft report` try again",
+                file=sys.stderr,
+            )
+
+
+def _agreement(estimates: list[dict], as_json: bool) -> int:
+    from experiments.agreement import compare
+    from experiments.store import Store
+
+    agrees, sentence = compare(estimates, Store(REFERENCE))
+    print(sentence, file=sys.stderr if as_json else sys.stdout)
+    return 1 if agrees is False else 0

@@ -1,0 +1,145 @@
+"""Show round by round what was accepted, rejected and thrown away, then what it cost.
+
+Each round is a row of tokens, with the target's probability p and the draft's q of each under it. A mark before the token
+says what became of it, so nothing is lost without colours:
+
+    + accepted    x rejected    - thrown away    > correction    * bonus
+
+Thrown away means drafted for nothing: it stood behind a rejection or behind the end of the text. A correction is the target's
+token at a rejection, a bonus its token after a round that was accepted whole.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from dataclasses import asdict, dataclass
+
+from experiments.cost_panel import cost_panel, panel_lines
+from experiments.request import add_request, open_request
+from experiments.stream_text import StreamText, colours_wanted, show_byte, write_safely
+
+# fate -> (mark, colour: SGR code)
+FATES = {
+    "accepted": ("+", "32"),
+    "rejected": ("x", "31"),
+    "thrown away": ("-", "90"),
+    "correction": (">", "33"),
+    "bonus": ("*", "36"),
+}
+CELL = 8  # columns of a token with its mark
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One token of a round, what became of it, and both probabilities; a token of the target's own has no q."""
+
+    token: int
+    fate: str
+    p: float | None
+    q: float | None
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--prompt", metavar="TEXT", help="the text to continue")
+    add_request(parser, draft="rtn4", new_tokens=40, t=1.0)
+    parser.add_argument("--json", action="store_true",
+                        help="write the rounds (token ids) and the costs as one JSON object")  # fmt: skip
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.draft == "none":
+        raise ValueError("--draft none has no rounds to show; give a format, as in rtn3")
+    request = open_request(args)
+    coloured = not args.json and colours_wanted(sys.stdout)
+    rounds, tokens, ended = [], list(request.prompt), ""
+    for done, state in request.rounds():
+        rounds.append(done)
+        ended = state.ended
+        if not args.json:
+            heading = f"round {len(rounds)}, behind {len(tokens)} tokens"
+            _write([heading, *grid(cells(done), _width(), coloured), ""])
+        tokens += done.emitted
+    costs = cost_panel(request, args.draft, rounds)
+    if args.json:
+        print(json.dumps(_as_json(request, args, rounds, ended, costs), allow_nan=False))
+        return 0
+    _write([legend(coloured), ""])
+    text = StreamText()
+    write_safely(sys.stdout, text.feed(tokens) + text.finish() + "\n\n")
+    _write(panel_lines(costs, rounds))
+    return 0
+
+
+def cells(done) -> list[Cell]:
+    """The drafted tokens in order with their fates, then the target's own token, if there is one.
+
+    A drafted token is rejected where it was judged and not kept. An accepted token that is the last before a stop is kept;
+    what lies behind it was never judged.
+    """
+    kept = set(done.kept)
+    row = []
+    for node, token in enumerate(done.drafted):
+        judged = node < done.checked
+        fate = "accepted" if node in kept else "rejected" if judged else "thrown away"
+        row.append(Cell(token, fate, done.p[node], done.q[node]))
+    if done.final:
+        row.append(Cell(done.emitted[-1], done.final, done.final_p, None))
+    return row
+
+
+def grid(row: list[Cell], width: int, coloured: bool) -> list[str]:
+    """Three lines (token, p, q) for as many cells as fit `width`, then three more."""
+    a_line = max(1, (width - 4) // CELL)
+    lines = []
+    for start in range(0, len(row), a_line):
+        part = row[start : start + a_line]
+        lines.append("    " + "".join(_paint(cell, coloured) for cell in part).rstrip())
+        for name in ("p", "q"):
+            values = "".join(_probability(getattr(cell, name)) for cell in part)
+            lines.append(f"  {name} {values}".rstrip())
+    return lines
+
+
+def _paint(cell: Cell, coloured: bool) -> str:
+    mark, colour = FATES[cell.fate]
+    text = mark + show_byte(cell.token)
+    padding = " " * (CELL - len(text))
+    return f"\x1b[{colour}m{text}\x1b[0m{padding}" if coloured else text + padding
+
+
+def _probability(value: float | None) -> str:
+    return " " * CELL if value is None else f" {value:<{CELL - 1}.3f}"
+
+
+def legend(coloured: bool) -> str:
+    entries = []
+    for fate, (mark, colour) in FATES.items():
+        text = f"{mark} {fate}"
+        entries.append(f"\x1b[{colour}m{text}\x1b[0m" if coloured else text)
+    return "   ".join(entries)
+
+
+def _width() -> int:
+    return shutil.get_terminal_size().columns
+
+
+def _write(lines: list[str]) -> None:
+    """ASCII by construction, escapes included."""
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _as_json(request, args, rounds, ended: str, costs: dict) -> dict:
+    return {
+        "prompt_ids": request.prompt,
+        "draft": args.draft,
+        "gamma": request.gamma,
+        "temperature": request.sampling.temperature,
+        "seed": request.seed,
+        "rule": request.rule,
+        "rounds": [{**asdict(r), "fates": [cell.fate for cell in cells(r)]} for r in rounds],
+        "ended": ended,
+        "costs": costs,
+    }

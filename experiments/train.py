@@ -1,0 +1,240 @@
+"""Train micro on the course, or on any files of your own, byte by byte.
+
+The weights that predict the validation text best are written to --out as a model's folder
+(config.json, model.safetensors, training.json); the run's log, loss curve and checkpoints go to
+--run. The held-out text is read once, at the end. Ctrl-C saves and exits with 130; --resume goes on
+from there, to the bit. Own files are read as bytes, whatever they hold; from ten files on every
+tenth is held out, below that the last tenth of the text.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import signal
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+
+import torch
+
+from experiments.options import add_threads, real, set_threads, whole
+from experiments.paths import DATA, RESULTS
+from experiments.training_log import TrainingLog
+from experiments.training_outcome import Run, finish
+from experiments.training_progress import TrainingProgress
+from micro.files import FileFault
+from micro.model import ModelConfig, Transformer
+from micro.text import as_tokens, read_course, read_texts
+from micro.train import AUTOCASTS, OPTIMIZERS, Diverged, Event, TrainConfig, Trainer, train
+from micro.training_state import CheckpointFolder
+
+DEFAULT, MODEL = TrainConfig(), ModelConfig()
+
+# option -> (field of TrainConfig, type, help)
+TRAINING = {
+    "--steps": ("steps", whole(1), "optimizer steps; the learning rate's course depends on it"),
+    "--batch": ("batch", whole(1), "rows in a batch"),
+    "--lr": ("lr", real(0, above=True), "highest learning rate"),
+    "--min-lr": ("min_lr", real(0), "learning rate of the last step"),
+    "--warmup": ("warmup", whole(0), "steps of linear rise"),
+    "--weight-decay": ("weight_decay", real(0), "of the matrices"),
+    "--beta2": ("beta2", real(0, 1), "AdamW's memory of squared gradients"),
+    "--dropout": ("dropout", real(0, 1), "share of each branch's outputs dropped in training"),
+    "--clip": ("clip", real(0), "largest gradient norm; 0 = no limit"),
+    "--ema": ("ema", real(0, 1), "decay of the averaged weights that are kept; 0 = no averaging"),
+    "--seed": ("seed", whole(0), "of weights, batches and dropout"),
+    "--eval-every": ("eval_every", whole(1), "steps between evaluations"),
+}
+# option -> (field of ModelConfig, help)
+SIZES = {
+    "--layers": ("num_hidden_layers", "blocks"),
+    "--width": ("hidden_size", "numbers in the stream"),
+    "--heads": ("num_attention_heads", "query heads"),
+    "--inner": ("intermediate_size", "width inside the SwiGLU"),
+    "--context": ("max_position_embeddings", "bytes the model can look back over"),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--text", type=Path, nargs="+", metavar="FILE-or-FOLDER",
+                        help="what to train on (default: the course)")  # fmt: skip
+    parser.add_argument("--out", type=Path, default=RESULTS / "micro", metavar="DIR",
+                        help="folder of the trained model (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--run", type=Path, metavar="DIR",
+                        help="folder of log.jsonl, loss.png and checkpoints (default: OUT/run)")  # fmt: skip
+    for option, (name, kind, what) in TRAINING.items():
+        parser.add_argument(option, type=kind, default=getattr(DEFAULT, name), metavar="N",
+                            help=f"{what} (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--block", type=whole(1), metavar="N",
+                        help="bytes in a row of a batch (default: the context)")  # fmt: skip
+    parser.add_argument("--optimizer", choices=OPTIMIZERS, default=DEFAULT.optimizer,
+                        help="muon: for the blocks' matrices, AdamW for the rest (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--kv-heads", type=whole(1), metavar="N",
+                        help="model: key-value heads (default: as many as heads)")  # fmt: skip
+    for option, (name, what) in SIZES.items():
+        parser.add_argument(option, type=whole(1), default=getattr(MODEL, name), metavar="N",
+                            help=f"model: {what} (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto",
+                        help="where to compute (default: auto, the fastest there is)")  # fmt: skip
+    parser.add_argument("--autocast", choices=AUTOCASTS, default=DEFAULT.autocast,
+                        help="multiply matrices in bfloat16 (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--save-every", type=whole(1), default=100, metavar="N",
+                        help="steps between checkpoints (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--stop-at", type=whole(1), metavar="STEP",
+                        help="save and stop after this step, as Ctrl-C would; --resume goes on")  # fmt: skip
+    begin = parser.add_mutually_exclusive_group()
+    begin.add_argument("--resume", action="store_true", help="go on from the run's last checkpoint")
+    begin.add_argument(
+        "--fresh", action="store_true", help="begin anew, deleting the run's checkpoints"
+    )
+    add_threads(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    set_threads(args.threads)
+    asked = plan(args)
+    checkpoints = CheckpointFolder(asked.folder, asked.identity())
+    trainer = begin(asked, checkpoints, args)
+    log = TrainingLog(asked.folder / "log.jsonl")
+    if not args.resume:
+        log.write(
+            "start", command=asked.command, text_bytes=len(trainer.tokens), **asked.identity()
+        )
+    if not work(asked, trainer, checkpoints, log, args):
+        done = trainer.step == args.stop_at
+        print(f"stopped after step {trainer.step} of {asked.config.steps}; the run is saved in "
+              f"{asked.folder}, the same command with --resume goes on", file=sys.stderr)  # fmt: skip
+        return 0 if done else 130
+    finish(asked, trainer, log)
+    return 0
+
+
+def plan(args: argparse.Namespace) -> Run:
+    """Check everything that can be checked before time is spent. Raises ValueError, FileFault naming what is wrong."""
+    block = args.block or args.context
+    corpus = read_texts(args.text, block) if args.text else read_course(DATA)
+    if not args.text:
+        corpus = replace(corpus, where="the course")  # no path of this machine in the record
+    names = {field.name for field in fields(TrainConfig)}
+    values = {name: value for name, value in vars(args).items() if name in names}
+    config = TrainConfig(**{**values, "block": block})
+    sizes = {
+        name: getattr(args, option[2:].replace("-", "_")) for option, (name, _) in SIZES.items()
+    }
+    sizes["num_key_value_heads"] = args.kv_heads or args.heads
+    folder = args.run or args.out / "run"
+    device = find_device(args.device)
+    return Run(config, ModelConfig(**sizes), corpus, device, args.out, folder, spelled(args, block))
+
+
+def spelled(args: argparse.Namespace, block: int) -> str:
+    """The command with every number written out: it means the same whatever the defaults become."""
+    words = ["selfdraft", "train"]
+    if args.text:
+        words += ["--text", *map(str, args.text)]
+    options = [*TRAINING, *SIZES, "--optimizer", "--autocast", "--device"]
+    for option in options:
+        words += [option, str(getattr(args, option[2:].replace("-", "_")))]
+    words += ["--kv-heads", str(args.kv_heads or args.heads), "--block", str(block)]
+    return shlex.join([*words, "--out", str(args.out)])
+
+
+def find_device(name: str) -> torch.device:
+    """Raises ValueError where the device is not there."""
+    there = {
+        "cpu": True,
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+    }
+    if name == "auto":
+        name = next(n for n in ("cuda", "mps", "cpu") if there[n])
+    if not there[name]:
+        raise ValueError(f"--device {name}: torch finds no such device here; there is "
+                         f"{', '.join(n for n, found in there.items() if found)}")  # fmt: skip
+    return torch.device(name)
+
+
+def begin(asked: Run, checkpoints: CheckpointFolder, args: argparse.Namespace) -> Trainer:
+    """The trainer, at its start or where the last checkpoint left it."""
+    for folder in (asked.out, asked.folder):
+        make_folder(folder)
+    if checkpoints.paths() and not (args.resume or args.fresh):
+        raise FileFault(f"{asked.folder} holds checkpoints of an earlier run; --resume goes on with "
+                        f"it, --fresh deletes it and begins anew")  # fmt: skip
+    model = Transformer(asked.model_config, asked.config.dropout, asked.config.seed).to(
+        asked.device
+    )
+    chosen = asked.corpus.split(asked.selected_on) if asked.selected_on else []
+    trainer = Trainer(model, as_tokens(asked.corpus.joined("train")), chosen, asked.config)
+    if args.fresh:
+        for path in checkpoints.paths():
+            path.unlink()
+    if args.resume:
+        state, notes = checkpoints.load()
+        for note in notes:
+            print(f"selfdraft train: warning: {note}", file=sys.stderr)
+        try:
+            trainer.restore(state)
+        except ValueError as error:
+            raise FileFault(f"{asked.folder}: the checkpoint does not fit: {error}") from error
+    return trainer
+
+
+def make_folder(folder: Path) -> None:
+    """Raises FileFault where `folder` cannot be made or written, before hours are spent."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise FileFault(
+            f"{folder} cannot be written: {(error.strerror or str(error)).lower()}"
+        ) from error
+
+
+def work(asked: Run, trainer: Trainer, checkpoints: CheckpointFolder, log: TrainingLog,
+         args: argparse.Namespace) -> bool:  # fmt: skip
+    """Train to the end or to a stop; True at the end."""
+    progress = TrainingProgress(
+        asked.config.steps, trainer.step, asked.config.batch * asked.config.block
+    )
+    clock = time.monotonic()
+
+    def report(event: Event) -> None:
+        nonlocal clock
+        now = time.monotonic()
+        row = {k: v for k, v in asdict(event).items() if v is not None}
+        log.write("step", **row, seconds=round(now - clock, 4))
+        clock = now
+        progress(event)
+
+    try:
+        with interruptible() as interrupted:
+            return train(trainer, report, checkpoints.save, args.save_every,
+                         lambda step: bool(interrupted) or step == args.stop_at)  # fmt: skip
+    except Diverged as error:
+        log.write("end", step=trainer.step, loss=None, reason=str(error))
+        raise
+    finally:
+        progress.close()
+
+
+@contextmanager
+def interruptible():
+    """A list that Ctrl-C fills: the step in hand is finished and saved. A second Ctrl-C does not wait."""
+    asked: list[int] = []
+
+    def note(number, frame) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)

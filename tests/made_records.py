@@ -1,0 +1,48 @@
+"""Records of the estimate without a model: replay over acceptance chances drawn from a seed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from experiments import estimate
+from experiments.store import Store
+from specdec.replay import replay
+
+KINDS = ("lesson", "copy", "free")
+C = {"nominal": 0.25, "weights": 0.28, "with_cache": 0.38}
+GAMMAS = 5
+
+
+def made_result(ease: float, prompts: int = 6, seed: int = 0, window: int = 8) -> dict:
+    """A result as estimate.run makes it; `ease` in log odds moves every acceptance chance."""
+    rng = np.random.default_rng(seed)
+    odds = ease + rng.normal(size=(prompts, 1)) + rng.normal(size=(prompts, window + GAMMAS))
+    a = 1 / (1 + np.exp(-odds))
+    expected = [replay(a, gamma, window) for gamma in range(1, GAMMAS + 1)]
+    counts = {
+        name: np.stack([getattr(e, name) for e in expected], axis=1).tolist()
+        for name in ("rounds", "checked", "accepted", "full_rounds")
+    }
+    return {
+        "gammas": list(range(1, GAMMAS + 1)),
+        "prompts": [f"p{i}" for i in range(prompts)],
+        "kinds": [KINDS[i % 3] for i in range(prompts)],
+        **counts,
+        "overlap": a[:, :window].sum(1, keepdims=True).tolist(),
+        "positions": [[float(window)]] * prompts,
+        "c": dict(C),
+        "mean_context": 100,
+        "window": window,
+        "seeds": 3,
+    }
+
+
+def fill(folder: Path, version: int = estimate.VERSION, points: list[dict] | None = None) -> Store:
+    """A store with a record for every point of the estimate, or for `points`."""
+    store = Store(folder)
+    for i, point in enumerate(estimate.POINTS if points is None else points):
+        inputs = {"version": version, "weights": "made", **point}
+        store.append(estimate.NAME, inputs, point, "ok", made_result(2 - 0.3 * i, seed=i))
+    return store
