@@ -33,7 +33,9 @@ BETA1 = 0.9
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """What a run computes. Two runs with equal configs on equal text and device compute the same numbers.
+    """What a run computes; the defaults are the recipe of the micro that ships.
+
+    Two runs with equal configs on equal text and device compute the same numbers.
 
     steps, batch, block: optimizer steps; rows in a batch; bytes in a row.
     lr, min_lr, warmup: linear rise over `warmup` steps to `lr`, then a cosine down to `min_lr` at the last step.
@@ -45,20 +47,20 @@ class TrainConfig:
     Raises ValueError naming the first field that is out of range.
     """
 
-    steps: int = 1000
-    batch: int = 16
+    steps: int = 1600
+    batch: int = 8
     block: int = 512
-    lr: float = 2e-3
+    lr: float = 8e-3
     min_lr: float = 0.0
-    warmup: int = 50
-    optimizer: str = "adamw"
-    weight_decay: float = 0.1
+    warmup: int = 80
+    optimizer: str = "muon"
+    weight_decay: float = 0.3
     beta2: float = 0.99
-    dropout: float = 0.1
+    dropout: float = 0.15
     clip: float = 1.0
     ema: float = 0.0
     seed: int = 1
-    eval_every: int = 50
+    eval_every: int = 100
     autocast: str = "off"
 
     def __post_init__(self) -> None:

@@ -27,7 +27,9 @@ TINY = ModelConfig(
     hidden_size=16, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2,
     num_key_value_heads=1, max_position_embeddings=16,
 )  # fmt: skip
-CONFIG = TrainConfig(steps=8, batch=2, block=12, warmup=2, dropout=0.2, ema=0.9, eval_every=3)
+CONFIG = TrainConfig(
+    steps=8, batch=2, block=12, lr=2e-3, warmup=2, optimizer="adamw", dropout=0.2, ema=0.9, eval_every=3,
+)  # fmt: skip
 TEXT = b"the quick brown fox jumps over the lazy dog. " * 6
 CHECK = [Document("v", b"the lazy fox jumps over the quick dog. ")]
 
