@@ -11,6 +11,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from micro.attend import SPAN
+
 
 class KVCache:
     """Keys and values (layers, rows, heads, slots, width) each.
@@ -43,25 +45,34 @@ class KVCache:
     def ragged(self) -> bool:
         return not isinstance(self.length, int)
 
+    @property
+    def longest(self) -> int:
+        return int(self.length.max()) if self.ragged else self.length
+
     def check(self, rows: int, count: int) -> None:
         """Raises ValueError, changing nothing, where `count` more tokens in each of `rows` do not fit."""
         if rows != self.rows:
             raise ValueError(f"{rows} rows of tokens for a cache of {self.rows}")
-        longest = int(self.length.max()) if self.ragged else self.length
-        if longest + count > self.context:
-            raise ValueError(f"{longest} + {count} tokens exceed the context of {self.context}")
+        if self.longest + count > self.context:
+            raise ValueError(
+                f"{self.longest} + {count} tokens exceed the context of {self.context}"
+            )
+
+    def seen(self, count: int) -> int:
+        """Slots that a pass of `count` rows attends over. In lanes and ragged: whole blocks, of which the mask hides the rest."""
+        end = self.longest + count
+        return min(self.slots, -(-end // SPAN) * SPAN) if self.lanes or self.ragged else end
 
     def write(self, layer: int, k: Tensor, v: Tensor, slots: slice | Tensor):
         """Put k, v (B, K, T, d) into `slots` of a layer; returns all keys and values (B, K, S, d) a pass may see."""
         keys, values = self.keys[layer], self.values[layer]
         if isinstance(slots, slice):
             keys[:, :, slots], values[:, :, slots] = k, v
-            if self.lanes:
-                return keys, values
-            return keys[:, :, : slots.stop], values[:, :, : slots.stop]
-        rows = torch.arange(self.rows, device=keys.device)[:, None]  # (B, 1)
-        keys[rows, :, slots], values[rows, :, slots] = k.transpose(1, 2), v.transpose(1, 2)
-        return keys, values
+        else:
+            rows = torch.arange(self.rows, device=keys.device)[:, None]  # (B, 1)
+            keys[rows, :, slots], values[rows, :, slots] = k.transpose(1, 2), v.transpose(1, 2)
+        seen = self.seen(k.shape[2])
+        return keys[:, :, :seen], values[:, :, :seen]
 
     def advance(self, count: int) -> None:
         """Count the last `count` written tokens as held."""

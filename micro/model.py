@@ -2,8 +2,8 @@
 
 Parameter names, shapes and the half-split rotary convention are those of Hugging Face's LlamaForCausalLM, so a
 checkpoint moves between the two as it stands. The model is a plain function of (tokens, cache): with a cache whose
-`lanes` are set, every pass is padded to that many rows and attends over the whole cache under a mask, so that a
-token's logits have the same bits however many tokens share its pass.
+`lanes` are set, every pass is padded to that many rows and attends over whole blocks of the cache under a mask, so that
+a token's logits have the same bits however many tokens share its pass.
 
 Llama: Touvron et al. 2023 (arXiv 2302.13971), section 2. Grouped queries: Ainslie et al. 2023 (arXiv 2305.13245).
 
@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from micro.attend import attend_in_blocks, spread
 from micro.cache import KVCache
 from micro.positions import Tables, hide_later, rotate
 
@@ -74,75 +75,82 @@ def _positive(name: str, value: object) -> None:
         raise ValueError(f"{name} must be a whole number above 0, not {value!r}")
 
 
-class RMSNorm(nn.Module):
+class Light(nn.Module):
+    """A module whose call goes straight to `forward` unless a hook waits: with some 50 calls, nn.Module's bookkeeping is 5%
+    of a one-row pass."""
+
+    def __call__(self, *args):
+        if self._forward_pre_hooks or self._forward_hooks or self._backward_hooks:
+            return super().__call__(*args)
+        return self.forward(*args)
+
+
+class Linear(Light, nn.Linear):
+    """A matrix without a bias."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__(inputs, outputs, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight)
+
+
+class RMSNorm(Light):
     """x / sqrt(mean(x^2) + eps) x weight, over the last axis (Zhang and Sennrich 2019, arXiv 1910.07467)."""
 
     def __init__(self, width: int, eps: float) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(width))
-        self.eps = eps
+        self.shape, self.eps = (width,), eps
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+        return F.rms_norm(x, self.shape, self.weight, self.eps)
 
 
-class Attention(nn.Module):
+class Attention(Light):
     """Causal self-attention with rotary positions; the K key-value heads serve H / K query heads each."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
         width, head = config.hidden_size, config.head_dim
-        self.q_proj = nn.Linear(width, self.heads * head, bias=False)
-        self.k_proj = nn.Linear(width, self.kv_heads * head, bias=False)
-        self.v_proj = nn.Linear(width, self.kv_heads * head, bias=False)
-        self.o_proj = nn.Linear(self.heads * head, width, bias=False)
+        self.q_proj = Linear(width, self.heads * head)
+        self.k_proj = Linear(width, self.kv_heads * head)
+        self.v_proj = Linear(width, self.kv_heads * head)
+        self.o_proj = Linear(self.heads * head, width)
 
     def forward(self, x: Tensor, pass_: Pass, layer: int) -> Tensor:
-        B, T, D = x.shape
-        q = self.q_proj(x).view(B, T, self.heads, -1).transpose(1, 2)  # (B, H, T, d)
-        k = self.k_proj(x).view(B, T, self.kv_heads, -1).transpose(1, 2)  # (B, K, T, d)
-        v = self.v_proj(x).view(B, T, self.kv_heads, -1).transpose(1, 2)
-        q, k = rotate(q, pass_.cos, pass_.sin), rotate(k, pass_.cos, pass_.sin)
+        B, T = pass_.shape
+        both = torch.cat((self.q_proj(x), self.k_proj(x)), dim=-1)  # turned at once: half the calls
+        both = both.view(B, T, self.heads + self.kv_heads, -1).transpose(1, 2)  # (B, H + K, T, d)
+        q, k = rotate(both, pass_.cos, pass_.sin).split((self.heads, self.kv_heads), dim=1)
+        v = self.v_proj(x).view(B, T, self.kv_heads, -1).transpose(1, 2)  # (B, K, T, d)
         if pass_.cache is not None:
             k, v = pass_.cache.write(layer, k, v, pass_.slots)  # (B, K, S, d)
-        if pass_.mask is not None and pass_.mask.dim() == 4:
-            y = attend_rows(q, k, v, pass_.mask)
+        if pass_.in_blocks:
+            y = attend_in_blocks(q, k, v, pass_.mask)
         else:
             causal, grouped = pass_.mask is None, self.heads != self.kv_heads
             y = F.scaled_dot_product_attention(
                 q, k, v, attn_mask=pass_.mask, is_causal=causal, enable_gqa=grouped
             )
-        return self.o_proj(y.transpose(1, 2).reshape(B, T, D))
+        return self.o_proj(y.transpose(1, 2).reshape(B * T, -1))
 
 
-def attend_rows(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-    """softmax(q k' / sqrt(d) + mask) v for ragged rows, spelled out. q (B, H, T, d), k and v (B, K, S, d), mask (B, 1, T, S).
-
-    The fused kernel shares rows out over threads, and with two threads the halves of a batch differed in bits: a text would
-    depend on its place among others. Spelled out it is also no slower here (32 rows, one token each).
-    """
-    B, H, T, d = q.shape
-    K = k.shape[1]
-    scores = (q * d**-0.5).reshape(B, K, H // K * T, d) @ k.transpose(2, 3)  # (B, K, H/K T, S)
-    scores = scores.view(B, K, H // K, T, -1) + mask[:, :, None]
-    return (scores.softmax(-1).view(B, K, H // K * T, -1) @ v).view(B, H, T, d)
-
-
-class MLP(nn.Module):
+class MLP(Light):
     """SwiGLU: down(silu(gate x) * up x) (Shazeer 2020, arXiv 2002.05202)."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.gate_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
-        self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
-        self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
+        self.gate_proj = Linear(config.hidden_size, config.intermediate_size)
+        self.up_proj = Linear(config.hidden_size, config.intermediate_size)
+        self.down_proj = Linear(config.intermediate_size, config.hidden_size)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
 
 
-class Block(nn.Module):
+class Block(Light):
     """Attention, then the MLP, each on a normalised copy and added to the stream."""
 
     def __init__(self, config: ModelConfig, dropout: float) -> None:
@@ -165,14 +173,16 @@ class Block(nn.Module):
 class Pass:
     """What every layer of one forward pass shares."""
 
+    shape: tuple[int, int]  # B, T
     cos: Tensor  # (T, d) or (B, 1, T, d)
     sin: Tensor
-    mask: Tensor | None  # additive, (T, S) or (B, 1, T, S); None = plain causal
-    cache: KVCache | None
-    slots: slice | Tensor | None  # where the new keys go: a slice, or (B, T) for ragged rows
+    mask: Tensor | None  # additive, (T, S), or (BK, H/K T, S) for blocks; None = plain causal
+    cache: KVCache | None = None
+    slots: slice | Tensor | None = None  # where the new keys go: a slice, or (B, T) for ragged rows
+    in_blocks: bool = False  # attend so that a row's bits depend neither on its company nor on S
 
 
-class Decoder(nn.Module):
+class Decoder(Light):
     """The stack without its head: named `model` in a checkpoint, as the reference names it."""
 
     def __init__(self, config: ModelConfig, dropout: float) -> None:
@@ -183,10 +193,10 @@ class Decoder(nn.Module):
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
 
     def forward(self, tokens: Tensor, pass_: Pass) -> Tensor:
-        x = self.embed_tokens(tokens)  # (B, T, D)
+        x = self.embed_tokens(tokens.flatten())  # (B T, D): a product of two axes costs fewer calls
         for number, layer in enumerate(self.layers):
             x = layer(x, pass_, number)
-        return self.norm(x)
+        return self.norm(x).view(*tokens.shape, -1)
 
 
 class Transformer(nn.Module):
@@ -201,7 +211,7 @@ class Transformer(nn.Module):
         self.config = config
         with torch.device("meta"):  # no draw from the global generator; filled by _initialise
             self.model = Decoder(config, dropout)
-            self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+            self.lm_head = Linear(config.hidden_size, config.vocab_size)
         self.to_empty(device="cpu")
         if config.tie_word_embeddings:
             self.lm_head.weight = self.model.embed_tokens.weight
@@ -263,7 +273,7 @@ class Transformer(nn.Module):
         if cache is None:
             if T > self.context:
                 raise ValueError(f"{T} tokens do not fit the context of {self.context}")
-            hidden = self.model(tokens, self._whole(T, mask))
+            hidden = self.model(tokens, self._whole(B, T, mask))
             return self.lm_head(hidden), hidden
         cache.check(B, T)
         if cache.lanes and T > cache.lanes:
@@ -282,11 +292,11 @@ class Transformer(nn.Module):
         logits, hidden = zip(*parts)
         return torch.cat(logits, dim=1), torch.cat(hidden, dim=1)
 
-    def _whole(self, T: int, mask: Tensor | None) -> Pass:
+    def _whole(self, B: int, T: int, mask: Tensor | None) -> Pass:
         cos, sin = self._tables.rotary(self.context, self.model.norm.weight)
         if mask is not None:
             mask = torch.zeros(T, T, dtype=self.dtype).masked_fill_(~mask, float("-inf"))
-        return Pass(cos[:T], sin[:T], mask, None, None)
+        return Pass((B, T), cos[:T], sin[:T], mask)
 
     def _cached(self, cache: KVCache, T: int, rows: int, positions, mask) -> Pass:
         """The pass over `rows` (T real ones, then padding) behind what the cache holds."""
@@ -294,11 +304,11 @@ class Transformer(nn.Module):
         cos, sin = self._tables.rotary(self.context + cache.lanes, like)
         if cache.ragged:
             slots = cache.length[:, None] + torch.arange(rows, device=self.device)  # (B, T)
-            visible = hide_later(slots, cache.slots, self.dtype)[:, None]  # (B, 1, T, S)
-            return Pass(cos[slots][:, None], sin[slots][:, None], visible, cache, slots)
+            visible = self._spread(hide_later(slots, cache.seen(rows), self.dtype), cache)
+            cos, sin = cos[slots][:, None], sin[slots][:, None]
+            return Pass((cache.rows, rows), cos, sin, visible, cache, slots, True)
         start, end = cache.length, cache.length + rows
-        seen = cache.slots if cache.lanes else end  # in lanes the whole cache, under the mask
-        visible = self._tables.causal(rows, start, seen, cache.slots, like)
+        visible = self._tables.causal(rows, start, cache.seen(rows), cache.slots, like)
         if mask is not None:
             visible = visible.clone()
             visible[:T, start : start + T].masked_fill_(~mask, float("-inf"))
@@ -306,7 +316,14 @@ class Transformer(nn.Module):
         if positions is not None:
             pad = torch.zeros(rows - T, dtype=torch.long, device=self.device)
             where = torch.cat((positions, pad))
-        return Pass(cos[where], sin[where], visible, cache, slice(start, end))
+        if cache.lanes:
+            visible = self._spread(visible, cache)
+        shape, slots = (cache.rows, rows), slice(start, end)
+        return Pass(shape, cos[where], sin[where], visible, cache, slots, cache.lanes > 0)
+
+    def _spread(self, mask: Tensor, cache: KVCache) -> Tensor:
+        c = self.config
+        return spread(mask, cache.rows, c.num_attention_heads, c.num_key_value_heads)
 
     def cache_bytes(self, tokens: int, bytes_per_number: int = 2) -> int:
         """Bytes of keys and values for `tokens` positions: 2 x layers x kv heads x head width x tokens."""

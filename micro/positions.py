@@ -15,20 +15,24 @@ from torch import Tensor
 
 
 def rotary_table(head_dim: int, theta: float, rows: int) -> tuple[Tensor, Tensor]:
-    """cos and sin of position x frequency, each (rows, head_dim), the frequencies written twice.
+    """cos and sin of position x frequency, each (rows, head_dim), the frequencies written twice; sin with its sign in `rotate`.
 
     Computed in float32 as the reference does: other roundings would show in logits at far positions.
     """
     inverse = 1.0 / theta ** (torch.arange(0, head_dim, 2, dtype=torch.int64).float() / head_dim)
     angles = torch.arange(rows).float()[:, None] * inverse  # (rows, d/2)
     angles = torch.cat((angles, angles), dim=-1)  # (rows, d)
-    return angles.cos(), angles.sin()
+    sin = angles.sin()
+    sin[:, : head_dim // 2].neg_()
+    return angles.cos(), sin
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn each pair (x[i], x[i + d/2]) by its position's angle. x (B, H, T, d); cos, sin broadcast to it."""
-    low, high = x.chunk(2, dim=-1)
-    return x * cos + torch.cat((-high, low), dim=-1) * sin
+    """Turn each pair (x[i], x[i + d/2]) by its position's angle. x (B, H, T, d); cos, sin of rotary_table broadcast to it.
+
+    x[i] cos - x[i + d/2] sin, and x[i + d/2] cos + x[i] sin: the halves change places, and the minus lies in the table.
+    """
+    return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, dims=-1), sin)
 
 
 class Tables:
