@@ -162,21 +162,30 @@ def _naive_line(curves: list[Curve]) -> str:
     return f"At the same bytes the naive absmax3 {word} rtn3: best speed-up at T = 1 differs by {gap} (paired)."
 
 
+def page_cells(curves: list[Curve], runs: list[dict]) -> list[tuple[str, float, list]]:
+    """Of each draft at gamma 4, T 1: its name, c = bits / 16, and alpha, tokens per pass, speed-up three times over: the
+    estimate's, the plate's run's, the course page's. None where there is none."""
+    own = {(r.draft, r.temperature, r.gamma): r for r in run_rows(runs, curves)}
+    rows = []
+    for one in curves:
+        if one.temperature != 1.0 or 4 not in one.gammas:
+            continue
+        c = one.c["nominal"]
+        cells = [one.at(v, 4).value for v in (one.alpha, one.tokens_per_pass, one.speed_up(c))]
+        row = own.get((one.draft, 1.0, 4))
+        cells += [row.alpha, row.tokens_per_pass, row.speed_up_nominal] if row else [None] * 3
+        cells += COURSE_PAGE.get(one.draft, (None,) * 3)
+        rows.append((one.draft, c, cells))
+    return rows
+
+
 def _page_lines(curves: list[Curve], runs: list[dict]) -> list[str]:
     lines = []
-    for draft in dict.fromkeys(one.draft for one in curves):
-        one = find(curves, draft, 1.0)
-        c = one.c["nominal"]
-        values = (one.alpha, one.tokens_per_pass, one.speed_up(c))
-        estimate = " / ".join(f"{one.at(v, 4).value:.2f}" for v in values)
-        row = next(
-            r
-            for r in run_rows(runs, curves)
-            if (r.draft, r.temperature, r.gamma) == (draft, 1.0, 4)
-        )
-        own = f"{_two(row.alpha)} / {row.tokens_per_pass:.2f} / {row.speed_up_nominal:.2f}"
-        page = " / ".join(_two(v) for v in COURSE_PAGE.get(draft, ()))
-        lines.append(f"{draft:8} c = {c:.4f}           {estimate:36} {own:29} {page or '-'}")
+    for draft, c, cells in page_cells(curves, runs):
+        texts = [_two(cell) for cell in cells]
+        estimate, own = (" / ".join(texts[i : i + 3]) for i in (0, 3))
+        page = " / ".join(texts[6:]) if draft in COURSE_PAGE else "-"
+        lines.append(f"{draft:8} c = {c:.4f}           {estimate:36} {own:29} {page}")
     return lines
 
 

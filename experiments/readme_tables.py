@@ -12,7 +12,7 @@ from collections.abc import Callable
 from experiments import estimate, plate_run
 from experiments.curves import HEADLINE_C, Curve, by_kind, curve
 from experiments.paths import REFERENCE, ROOT
-from experiments.plate_table import COURSE_PAGE, find, run_rows
+from experiments.plate_table import page_cells
 from experiments.store import Store
 from micro.files import read_json, write_atomically
 
@@ -49,14 +49,7 @@ def page() -> str:
         "| speed-up | course page: α | tokens per pass | speed-up |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    rows = run_rows(store.of(plate_run.NAME), curves)
-    for draft in dict.fromkeys(one.draft for one in curves):
-        one = find(curves, draft, 1.0)
-        c = one.c["nominal"]
-        cells = [one.at(v, 4).value for v in (one.alpha, one.tokens_per_pass, one.speed_up(c))]
-        own = next(r for r in rows if (r.draft, r.temperature, r.gamma) == (draft, 1.0, 4))
-        cells += [own.alpha, own.tokens_per_pass, own.speed_up_nominal]
-        cells += COURSE_PAGE.get(draft, (None, None, None))
+    for draft, c, cells in page_cells(curves, store.of(plate_run.NAME)):
         texts = " | ".join("-" if v is None else f"{v:.2f}" for v in cells)
         lines.append(f"| {draft} | {c:.4f} | {texts} |")
     return "\n".join(lines)

@@ -13,7 +13,14 @@ import numpy as np
 from experiments import estimate, plate_run
 from experiments.curves import HEADLINE_C, Curve
 from experiments.glossary import GLOSSARY
-from experiments.plate_table import COURSE_PAGE, Row, estimate_rows, formula_off, run_rows, verdict
+from experiments.plate_table import (
+    Row,
+    estimate_rows,
+    formula_off,
+    page_cells,
+    run_rows,
+    verdict,
+)
 from experiments.plot import add_records, open_records, quiet_matplotlib, warn
 from experiments.shown import Shown, one_setting, sample_text, shown
 from experiments.stats import Interval
@@ -120,7 +127,10 @@ def _tables(found: Shown, runs: list[dict]) -> list[str]:
         section(
             "Every point",
             details("The estimate", *_grid("Replay over all prompts", estimate_rows(found.curves))),
-            details("The plate's run", *_grid("One text of 40 tokens", _run_rows(found, runs))),
+            details(
+                "The plate's run",
+                *_grid("One text of 40 tokens", run_rows(_known(found, runs), found.curves)),
+            ),
         ),
     ]
 
@@ -168,26 +178,19 @@ def _kind_cell(one: Curve | None) -> str | None:
     return f"{speed}, γ {gamma}, α {one.at(one.alpha, gamma).value:.2f}"
 
 
-def _run_rows(found: Shown, runs: list[dict]) -> list[Row]:
-    """Rows of the plate's run for the drafts whose c is known."""
-    return run_rows([r for r in runs if r["point"]["draft"] in found.drafts], found.curves)
+def _known(found: Shown, runs: list[dict]) -> list[dict]:
+    """Those of the plate's runs whose draft has a c."""
+    return [run for run in runs if run["point"]["draft"] in found.drafts]
 
 
 def _page_table(found: Shown, runs: list[dict]) -> str:
     """γ 4, T 1, c = bits / 16: α, tokens per pass and speed-up, three times."""
     from experiments.page_parts import table
 
-    own = {(r.draft, r.temperature, r.gamma): r for r in _run_rows(found, runs)}
-    rows = []
-    for one in found.at(1.0):
-        if 4 in one.gammas:
-            c, row = one.c["nominal"], own.get((one.draft, 1.0, 4))
-            cells = [one.at(v, 4).value for v in (one.alpha, one.tokens_per_pass, one.speed_up(c))]
-            cells += [row.alpha, row.tokens_per_pass, row.speed_up_nominal] if row else [None] * 3
-            cells += COURSE_PAGE.get(one.draft, (None,) * 3)
-            rows.append(
-                (one.draft, f"{c:.4f}", *(None if v is None else f"{v:.2f}" for v in cells))
-            )
+    rows = [
+        (draft, f"{c:.4f}", *(None if v is None else f"{v:.2f}" for v in cells))
+        for draft, c, cells in page_cells(found.curves, _known(found, runs))
+    ]
     head = ["draft", "c = bits / 16"]
     for source in ("estimate", "the plate's run", "course page"):
         head += [f"{source}: α", "tokens per pass", "speed-up"]
