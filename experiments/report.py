@@ -13,6 +13,7 @@ import numpy as np
 from experiments import estimate, plate_run
 from experiments.curves import HEADLINE_C, Curve
 from experiments.glossary import GLOSSARY
+from experiments.paths import ROOT
 from experiments.plate_table import (
     Row,
     estimate_rows,
@@ -282,6 +283,9 @@ def _glossary() -> str:
 def _reproduce(folder: Path) -> str:
     from experiments.page_parts import paragraph, section, text
 
+    # a page is passed on: what lies in the clone is named from there, not by a place of this machine
+    place = folder.resolve()
+    folder = place.relative_to(ROOT) if place.is_relative_to(ROOT) else folder
     commands = (
         f"selfdraft plate --out {folder}    # measures what is not on record\n"
         f"selfdraft plot --records {folder}    # the figures again\n"

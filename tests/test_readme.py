@@ -138,3 +138,17 @@ def test_the_tree_names_every_module_of_the_libraries():
     libraries = (ROOT / package for package in ("micro", "quant", "specdec"))
     modules = {path for folder in libraries for path in folder.glob("[!_]*.py")}
     assert modules - named == set()
+
+
+def test_reference_page_names_no_place_of_the_machine_that_made_it():
+    """Its commands work in any clone: they name the folder from the clone's root."""
+    page = (ROOT / "experiments" / "reference" / "index.html").read_text(encoding="utf-8")
+    assert "selfdraft plot --records experiments/reference " in page
+
+
+def test_page_of_records_inside_the_clone_is_named_from_its_root():
+    from experiments.report import build_page
+    from experiments.store import Store
+
+    page = build_page(Store(ROOT / "experiments" / "reference"))  # an absolute path
+    assert str(ROOT) not in page and "--records experiments/reference " in page
