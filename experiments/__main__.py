@@ -81,12 +81,12 @@ def _dispatch(argv: list[str]) -> int:
     if name not in COMMANDS:
         print(f"selfdraft: no command {name!r}; there are {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
-    return run_command(name, rest)
+    return run_command(name, COMMANDS[name][0], rest)
 
 
-def run_command(name: str, rest: list[str]) -> int:
-    """The command `name` with its own arguments; wrong input is told in one line and returns 2."""
-    module = importlib.import_module(f"experiments.{COMMANDS[name][0]}")
+def run_command(name: str, module: str, rest: list[str]) -> int:
+    """The command `name`, which stands in `module`, with its own arguments; wrong input is told in one line and returns 2."""
+    module = importlib.import_module(f"experiments.{module}")
     parser = Parser(
         prog=f"selfdraft {name}",
         description=module.__doc__,

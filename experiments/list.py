@@ -6,7 +6,6 @@ import argparse
 import inspect
 import json
 
-from experiments.__main__ import COMMANDS
 from experiments.run import EXPERIMENTS
 
 
@@ -38,9 +37,7 @@ def tables() -> dict[str, dict[str, str]]:
     }
     other = f"{', '.join(SCHEMES)} with 2 to 8 bits and any even group"
     return {
-        "experiments (selfdraft run NAME)": {
-            name: COMMANDS[command][1] for name, command in EXPERIMENTS.items()
-        },
+        "experiments (selfdraft run NAME)": {name: what for name, (_, what) in EXPERIMENTS.items()},
         f"formats (--draft NAME, --format NAME; also {other}, as in rtn3-g64)": formats,
         "draft families": _described(DRAFTS),
         "acceptance rules (--rule NAME)": _described(RULES),

@@ -1,15 +1,20 @@
 """Run one experiment by name, with the options of its own command.
 
-`selfdraft run identity --prompts 5` is `selfdraft identity --prompts 5`; `selfdraft run NAME --help` tells an experiment's
-options. A new experiment is one file, one line in COMMANDS and one here.
+`selfdraft run NAME --help` tells an experiment's options. A new experiment is one file and one line here; those that are
+commands of their own (`selfdraft plate`) are the same program under both names.
 """
 
 from __future__ import annotations
 
 import argparse
 
-# experiment -> its command
-EXPERIMENTS: dict[str, str] = {"plate": "plate", "identity": "identity"}
+from experiments.__main__ import COMMANDS, run_command
+
+# experiment -> (module, what it does)
+EXPERIMENTS: dict[str, tuple[str, str]] = {
+    "plate": COMMANDS["plate"],
+    "identity": COMMANDS["identity"],
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,6 +24,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from experiments.__main__ import run_command
-
-    return run_command(EXPERIMENTS[args.name], args.options)
+    return run_command(f"run {args.name}", EXPERIMENTS[args.name][0], args.options)

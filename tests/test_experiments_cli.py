@@ -234,5 +234,7 @@ def test_list_shows_every_entry_of_the_tables(capsys):
     assert len(json.loads(capsys.readouterr().out)) == 4
 
 
-def test_every_experiment_is_a_command():
-    assert set(EXPERIMENTS.values()) <= set(COMMANDS)
+def test_every_experiment_tells_what_it_does_and_refuses_a_wrong_option(capsys):
+    for name, (module, what) in EXPERIMENTS.items():
+        assert what and (COMMANDS.get(name) in (None, (module, what)))
+        assert f"selfdraft run {name}" in refused(capsys, "run", name, "--no-such-option")
