@@ -10,7 +10,7 @@ Shapes: L bytes of a document
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -45,20 +45,39 @@ def byte_losses(model: Transformer, documents: Sequence[Document]) -> list[Tenso
 
     Cost: about two passes over the text, since windows overlap by half.
     """
-    lengths = [max(0, len(document.data) - 1) for document in documents]
-    if not sum(lengths):
-        return [torch.zeros(0) for _ in documents]
-    context = model.context
-    inputs, targets, counts = tile(documents, context, max(1, context // 2))
-    training = model.training
+    losses = [
+        F.cross_entropy(logits.transpose(1, 2), y, reduction="none").cpu()[counted]
+        for logits, y, counted in _read(model, documents)
+    ]
+    return _by_document(losses, documents, torch.zeros(0))
+
+
+@torch.inference_mode()
+def byte_laws(model: Transformer, documents: Sequence[Document]) -> list[Tensor]:
+    """Of each document (L - 1, V) float32: the law at temperature 1 that bytes 1 ... L - 1 are judged by. Cost as byte_losses'."""
+    laws = [logits.softmax(-1).cpu()[counted] for logits, _, counted in _read(model, documents)]
+    return _by_document(laws, documents, torch.zeros(0, model.vocab))
+
+
+def _read(model: Transformer, documents: Sequence[Document]) -> Iterator[tuple[Tensor, ...]]:
+    """(logits, targets, what counts) of ROWS windows after the other, the model in evaluation mode."""
+    if not any(len(document.data) > 1 for document in documents):
+        return
+    context, training = model.context, model.training
+    windows = tile(documents, context, max(1, context // 2))
     model.eval()
-    losses = []
-    for x, y, counted in zip(inputs.split(ROWS), targets.split(ROWS), counts.split(ROWS)):
-        logits = model(x.to(model.device))[0].float()
-        loss = F.cross_entropy(logits.transpose(1, 2), y.to(model.device), reduction="none")
-        losses.append(loss.cpu()[counted])
-    model.train(training)
-    return list(torch.cat(losses).split(lengths))
+    try:
+        for x, y, counted in zip(*(part.split(ROWS) for part in windows)):
+            yield model(x.to(model.device))[0].float(), y.to(model.device), counted
+    finally:
+        model.train(training)
+
+
+def _by_document(
+    parts: list[Tensor], documents: Sequence[Document], nothing: Tensor
+) -> list[Tensor]:
+    lengths = [max(0, len(document.data) - 1) for document in documents]
+    return list(torch.cat([nothing, *parts]).split(lengths)) if documents else []
 
 
 def score(model: Transformer, documents: Sequence[Document]) -> Score:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,6 +45,22 @@ class Corpus:
     def joined(self, name: str) -> bytes:
         """The split's documents with SEPARATOR between them."""
         return SEPARATOR.join(document.data for document in self.split(name))
+
+    def thinned(self, share: float) -> Corpus:
+        """The same text with about `share` of its training documents, taken evenly from first to last; the rest as it is.
+
+        Raises ValueError where that leaves no training document.
+        """
+        number, kept = 0, []
+        for document in self.documents:
+            if document.split == "train":
+                number += 1
+                if math.floor(number * share) == math.floor((number - 1) * share):
+                    continue
+            kept.append(document)
+        if not any(document.split == "train" for document in kept):
+            raise ValueError(f"a share of {share:g} leaves none of {number} training documents")
+        return Corpus(tuple(kept), self.where)
 
     def sha256(self) -> str:
         """Hash over names, splits and bytes: changes with any of them."""

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from micro.model import ModelConfig, Transformer
-from micro.score import byte_losses, score
+from micro.score import byte_laws, byte_losses, score
 from micro.text import Document, as_tokens, scoring_windows
 
 TINY = ModelConfig(
@@ -72,3 +72,12 @@ def test_nothing_to_score_is_refused():
 def test_bits_are_nats_over_ln_2():
     found = score(Transformer(TINY, seed=1), [document(40)])
     assert found.bits_per_byte * math.log(2) == pytest.approx(found.nats, rel=1e-12)
+
+
+def test_the_laws_are_those_the_losses_come_from():
+    model, texts = Transformer(TINY, seed=1).train(), [document(70), document(1), document(9)]
+    for text, laws, losses in zip(texts, byte_laws(model, texts), byte_losses(model, texts)):
+        assert laws.shape == (len(losses), 256) and model.training
+        assert torch.allclose(laws.sum(1), torch.ones(len(laws)), atol=1e-5)
+        own = laws.gather(1, as_tokens(text.data)[1:, None])[:, 0]
+        assert torch.allclose(-own.log(), losses, atol=1e-5)

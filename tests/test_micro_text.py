@@ -209,3 +209,17 @@ def test_the_hash_changes_with_a_name_a_split_or_a_byte():
     ]
     assert len({Corpus(documents).sha256() for documents in variants}) == len(variants)
     assert Corpus((base,), "here").sha256() == Corpus((base,), "there").sha256()
+
+
+def test_a_share_takes_training_documents_evenly_and_leaves_the_rest():
+    names = [f"t{i}" for i in range(10)]
+    documents = [Document(name, b"x", "train") for name in names]
+    documents.insert(3, Document("h", b"y", "held-out"))
+    corpus = Corpus(tuple(documents), "here")
+    for share, wanted in ((0.25, ["t3", "t7"]), (0.5, names[1::2]), (1.0, names)):
+        thin = corpus.thinned(share)
+        assert [d.name for d in thin.split("train")] == wanted and thin.where == "here"
+        assert [d.name for d in thin.split("held-out")] == ["h"]
+    assert corpus.thinned(1.0).sha256() == corpus.sha256() != corpus.thinned(0.5).sha256()
+    with pytest.raises(ValueError, match="none of 10"):
+        corpus.thinned(0.05)
