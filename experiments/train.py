@@ -20,6 +20,7 @@ from pathlib import Path
 
 import torch
 
+from experiments.folder_lock import held
 from experiments.options import add_threads, real, set_threads, whole
 from experiments.paths import DATA, RESULTS
 from experiments.training_log import TrainingLog
@@ -61,6 +62,8 @@ SIZES = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--text", type=Path, nargs="+", metavar="FILE-or-FOLDER",
                         help="what to train on (default: the course)")  # fmt: skip
+    parser.add_argument("--share", type=real(0, 1, above=True), default=1.0, metavar="S",
+                        help="train on this share of the text's documents, taken evenly (default: 1, all)")  # fmt: skip
     parser.add_argument("--out", type=Path, default=RESULTS / "micro", metavar="DIR",
                         help="folder of the trained model (default: %(default)s)")  # fmt: skip
     parser.add_argument("--run", type=Path, metavar="DIR",
@@ -96,6 +99,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     set_threads(args.threads)
     asked = plan(args)
+    with held(asked.out, asked.folder):
+        return carry_out(asked, args)
+
+
+def carry_out(asked: Run, args: argparse.Namespace) -> int:
     checkpoints = CheckpointFolder(asked.folder, asked.identity())
     trainer = begin(asked, checkpoints, args)
     log = TrainingLog(asked.folder / "log.jsonl")
@@ -118,6 +126,7 @@ def plan(args: argparse.Namespace) -> Run:
     corpus = read_texts(args.text, block) if args.text else read_course(DATA)
     if not args.text:
         corpus = replace(corpus, where="the course")  # no path of this machine in the record
+    corpus = corpus.thinned(args.share)
     names = {field.name for field in fields(TrainConfig)}
     values = {name: value for name, value in vars(args).items() if name in names}
     config = TrainConfig(**{**values, "block": block})
@@ -135,7 +144,7 @@ def spelled(args: argparse.Namespace, block: int) -> str:
     words = ["selfdraft", "train"]
     if args.text:
         words += ["--text", *map(str, args.text)]
-    options = [*TRAINING, *SIZES, "--optimizer", "--autocast", "--device"]
+    options = ["--share", *TRAINING, *SIZES, "--optimizer", "--autocast", "--device"]
     for option in options:
         words += [option, str(getattr(args, option[2:].replace("-", "_")))]
     words += ["--kv-heads", str(args.kv_heads or args.heads), "--block", str(block)]
@@ -159,8 +168,6 @@ def find_device(name: str) -> torch.device:
 
 def begin(asked: Run, checkpoints: CheckpointFolder, args: argparse.Namespace) -> Trainer:
     """The trainer, at its start or where the last checkpoint left it."""
-    for folder in (asked.out, asked.folder):
-        make_folder(folder)
     if checkpoints.paths() and not (args.resume or args.fresh):
         raise FileFault(f"{asked.folder} holds checkpoints of an earlier run; --resume goes on with "
                         f"it, --fresh deletes it and begins anew")  # fmt: skip
@@ -181,19 +188,6 @@ def begin(asked: Run, checkpoints: CheckpointFolder, args: argparse.Namespace) -
         except ValueError as error:
             raise FileFault(f"{asked.folder}: the checkpoint does not fit: {error}") from error
     return trainer
-
-
-def make_folder(folder: Path) -> None:
-    """Raises FileFault where `folder` cannot be made or written, before hours are spent."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / ".writable"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise FileFault(
-            f"{folder} cannot be written: {(error.strerror or str(error)).lower()}"
-        ) from error
 
 
 def work(asked: Run, trainer: Trainer, checkpoints: CheckpointFolder, log: TrainingLog,

@@ -1,16 +1,23 @@
 """Files that are whole or absent, and errors that name them.
 
 `FileFault` is the one error of everything read from or written to disk: its text says which file, what is wrong and what
-would be right. Writers go to a temporary neighbour, flush, and rename: a kill leaves the old file or the new one.
+would be right. Writers go to a temporary neighbour, flush, and rename: a kill leaves the old file or the new one, and at
+worst a hidden temporary, which a later write of the same file removes.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable
+from contextlib import suppress
+from glob import escape
 from pathlib import Path
 from typing import BinaryIO
+
+
+STALE = 600.0  # seconds without a write, after which a temporary is a killed process's
 
 
 class FileFault(ValueError):
@@ -26,6 +33,7 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_stale(path)
         with open(temporary, "wb") as file:
             write(file)
             file.flush()
@@ -35,6 +43,14 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
         raise FileFault(f"{path} cannot be written: {reason(error)}") from error
     finally:
         temporary.unlink(missing_ok=True) if temporary.parent.is_dir() else None
+
+
+def _remove_stale(path: Path) -> None:
+    """What killed processes left of earlier writes of `path`."""
+    for old in path.parent.glob(f".{escape(path.name)}.*.tmp"):
+        with suppress(OSError):  # another process may be removing it too
+            if time.time() - old.stat().st_mtime > STALE:
+                old.unlink()
 
 
 def write_json(path: Path, value: object) -> None:
