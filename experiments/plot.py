@@ -11,11 +11,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from experiments import estimate
 from experiments.paths import RESULTS
 from experiments.store import Store
 from micro.files import FileFault, write_atomically
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,19 +59,22 @@ def warn(command: str, store: Store) -> None:
 
 
 def draw_all(store: Store, out: Path) -> list[Path]:
-    """Every figure as PNG and SVG in the folder `out`; the paths. Raises FileFault where that cannot be written."""
-    paths = []
+    """Every figure of the plate as PNG and SVG in the folder `out`; the paths. Raises FileFault where that cannot be written."""
     with quiet_matplotlib():
-        from experiments.figure_style import to_png, to_svg
         from experiments.figures import FIGURES
 
-        for name, draw in FIGURES.items():
-            figure = draw(store.of(estimate.NAME))
-            contents = {"png": to_png(figure), "svg": to_svg(figure, name).encode()}
-            for ending, content in contents.items():
-                path = Path(out) / f"{name}.{ending}"
-                write_atomically(path, lambda file, content=content: file.write(content))
-                paths.append(path)
+        found = store.of(estimate.NAME)
+        return [p for name, draw in FIGURES.items() for p in write_figure(name, draw(found), out)]
+
+
+def write_figure(name: str, figure: Figure, out: Path) -> list[Path]:
+    """A figure as `out`/name.png and .svg; the two paths. Raises FileFault where they cannot be written."""
+    from experiments.figure_style import to_png, to_svg
+
+    paths = []
+    for ending, content in (("png", to_png(figure)), ("svg", to_svg(figure, name).encode())):
+        paths.append(Path(out) / f"{name}.{ending}")
+        write_atomically(paths[-1], lambda file, content=content: file.write(content))
     return paths
 
 
