@@ -7,13 +7,14 @@ import itertools
 
 import pytest
 import torch
-from fakes import TextDraft, TreeDraft, near, random_model, table_law
-from laws import gap, target_law
 
+from experiments.exact_laws import gap, target_law
 from micro.chance import EnumeratingChance, SeededChance, every_branch, generator_for
 from micro.sampling import Sampling
 from specdec.accept import RULES, acceptance, residual, verify
+from specdec.drafts.table import TextDraft, TreeDraft
 from specdec.proposal import Proposal
+from specdec.table import near, random_model, table_law
 
 TOLERANCE = 1e-12
 PAIRS = {2: 8_000, 3: 8_000, 100: 3_500, 257: 495, 8193: 5}  # 20,000 in all
@@ -213,7 +214,9 @@ def test_counts_of_a_tree():
 def test_refusals_name_what_is_wrong():
     p = torch.full((2, 2), 0.5)
     one = Proposal.chain([0], [p[0]], passes=1)
-    with pytest.raises(ValueError, match="rule must be one of token, block, match, not 'best'"):
+    with pytest.raises(
+        ValueError, match="rule must be one of token, block, match, coupled, not 'best'"
+    ):
         verify(one, p, EnumeratingChance(), rule="best")
     with pytest.raises(ValueError, match="1 nodes need 2 laws, not 1"):
         verify(one, p[:1], EnumeratingChance())

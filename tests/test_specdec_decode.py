@@ -5,18 +5,9 @@ import random
 import numpy as np
 import pytest
 import torch
-from fakes import (
-    ScriptedDraft,
-    TextDraft,
-    TreeDraft,
-    constant_model,
-    near,
-    random_model,
-    scripted_model,
-    small_micro,
-)
-from laws import law_of, walks
 
+from experiments.exact_laws import law_of, walks
+from experiments.small_model import small_micro
 from micro.chance import SeededChance
 from micro.generate import generate as plain
 from micro.sampling import Sampling
@@ -24,6 +15,8 @@ from specdec.accept import RULES
 from specdec.decode import generate, rounds
 from specdec.drafts import make_draft
 from specdec.drafts.model import ModelDraft
+from specdec.drafts.table import ScriptedDraft, TextDraft, TreeDraft
+from specdec.table import constant_model, near, random_model, scripted_model
 
 GREEDY = Sampling(0.0)
 

@@ -10,16 +10,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from fakes import TokenCache, near, random_model, small_micro, table_law
-from laws import gap, law_of, target_law, walks
 
 import specdec.accept
 import specdec.block
 import specdec.decode
 import specdec.match
 from experiments.comparison import compare, plain_text
+from experiments.exact_laws import gap, law_of, target_law, walks
+from experiments.small_model import small_micro
 from micro.cache import KVCache
-from micro.chance import SeededChance
+from micro.chance import SeededChance, every_branch
 from micro.sampling import Sampling
 from specdec.accept import acceptance, residual
 from specdec.decode import Decoding, rounds
@@ -27,6 +27,7 @@ from specdec.drafts import make_draft
 from specdec.drafts.model import ModelDraft
 from specdec.proposal import Proposal
 from specdec.replay import acceptance_given_output, replay
+from specdec.table import TokenCache, near, random_model, table_law
 
 PROMPT, COUNT, GAMMA = [1, 0], 4, 2
 WINDOW = 4  # a round behind a fully accepted one must still start inside
@@ -40,8 +41,12 @@ SAMPLING = Sampling(0.8)
 
 def law_gap(model=NEAR, target=TARGET, count=COUNT, wrap=lambda chance: chance, **options) -> float:
     """How far the loop's joint law of `count` tokens is from the target's."""
-    runs = walks(target, ModelDraft(model, 1), PROMPT, wrap, max_new_tokens=count, gamma=GAMMA,
-                 sampling=SAMPLING, **options)  # fmt: skip
+    draft = ModelDraft(model, 1)
+    runs = every_branch(
+        lambda chance: specdec.decode.generate(
+            target, draft, PROMPT, max_new_tokens=count, gamma=GAMMA, sampling=SAMPLING,
+            chance=wrap(chance), **options)
+    )  # fmt: skip
     return gap(law_of(runs), target_law(target, PROMPT, count, SAMPLING, options.get("stop", ())))
 
 
@@ -84,7 +89,7 @@ def identical_in_lanes(lanes: int = 8) -> bool:
     """Bits of tokens, logits and caches of a small micro's greedy text, plain and speculative."""
     target = small_micro(context=64)
     plain = plain_text(target, [1, 2], 30, lanes)
-    counts, fork = compare(plain, rounds(target, make_draft(target, "rtn4"), [1, 2], gamma=4,
+    counts, fork, _ = compare(plain, rounds(target, make_draft(target, "rtn4"), [1, 2], gamma=4,
                                          max_new_tokens=30, sampling=Sampling(0.0),
                                          chance=SeededChance(1), lanes=lanes))  # fmt: skip
     assert counts.tokens == 30 or fork

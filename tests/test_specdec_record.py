@@ -1,13 +1,13 @@
 """Counts of rounds and the rates derived from them: the four runs whose counts are known, through the real loop."""
 
 import pytest
-from fakes import scripted_model
 
 from micro.chance import SeededChance
 from micro.sampling import Sampling
 from specdec.decode import generate
 from specdec.drafts.model import ModelDraft
 from specdec.record import Generation, Round, Totals, per_position, speed_up
+from specdec.table import scripted_model
 
 EASY = (13, (2, 5))  # tokens, and at which of them (from 1) the draft is wrong
 CREATIVE = (14, (1, 2, 4, 6, 9, 11, 12, 13))

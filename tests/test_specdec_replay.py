@@ -7,17 +7,19 @@ products that are right to 1e-16, divided by the text's own probability, here ne
 import numpy as np
 import pytest
 import torch
-from fakes import ScriptedDraft, TableModel, near, random_model, small_micro, table_law
-from laws import walks
 
+from experiments.exact_laws import walks
+from experiments.small_model import small_micro
 from micro.chance import SeededChance, generator_for
 from micro.sampling import Sampling
 from specdec.decode import generate, rounds
 from specdec.drafts import make_draft
 from specdec.drafts.model import ModelDraft
+from specdec.drafts.table import ScriptedDraft
 from specdec.record import Totals
 from specdec.replay import acceptance_given_output, replay
 from specdec.replay_rules import match_given_output, replay_block
+from specdec.table import TableModel, near, random_model, table_law
 from specdec.theory import tokens_per_pass
 
 PROMPT = [1, 0]

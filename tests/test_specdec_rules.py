@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from fakes import ScriptedDraft, TreeDraft, constant_model, near, random_model, small_micro
-from laws import walks
 
+from experiments.exact_laws import walks
+from experiments.small_model import small_micro
 from micro.chance import KeyedChance, every_branch, generator_for
 from micro.generate import generate as plain
 from micro.sampling import Sampling
@@ -13,9 +13,11 @@ from specdec.accept import verify
 from specdec.decode import generate
 from specdec.drafts import make_draft
 from specdec.drafts.model import ModelDraft
+from specdec.drafts.table import ScriptedDraft, TreeDraft
 from specdec.proposal import Proposal
 from specdec.replay import replay
 from specdec.replay_rules import coupled_given_output, match_given_output, replay_block
+from specdec.table import constant_model, near, random_model
 
 
 def accepted(target, model, gamma, rule, sampling=None):

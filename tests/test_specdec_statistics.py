@@ -12,17 +12,19 @@ import math
 import numpy as np
 import pytest
 import torch
-from fakes import TreeDraft, near, random_model, small_micro
-from laws import law_of, target_law, walks
 
 import specdec.accept
+from experiments.exact_laws import law_of, target_law, walks
+from experiments.small_model import small_micro
 from micro.chance import SeededChance, generator_for
 from micro.sampling import Sampling
 from specdec.accept import RULES, verify
 from specdec.decode import generate
 from specdec.drafts import make_draft
 from specdec.drafts.model import ModelDraft
+from specdec.drafts.table import TreeDraft
 from specdec.proposal import Proposal
+from specdec.table import near, random_model
 
 FALSE_ALARM = 1e-6
 

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
-from fakes import TableModel, table_law
 
 from micro.chance import every_branch
 from micro.sampling import Sampling
-from specdec.decode import Decoding, generate, one_round
+from specdec import decode
+from specdec.decode import Decoding
+from specdec.drafts.base import Draft, Model
 from specdec.drafts.model import ModelDraft
 from specdec.record import Generation, Round
+from specdec.table import TableModel, table_law
 
 Law = dict[tuple[int, ...], float]
 
 
 def target_law(
-    model: TableModel, prompt: Sequence[int], count: int, sampling=None, stops=()
+    model: TableModel,
+    prompt: Sequence[int],
+    count: int,
+    sampling: Sampling | None = None,
+    stops: Iterable[Sequence[int]] = (),
 ) -> Law:
     """The law of the target's next `count` tokens; fewer where a stop (a run of tokens) was completed."""
     sampling, law, open_ = sampling or Sampling(), {}, {(): 1.0}
@@ -35,16 +41,16 @@ def target_law(
 
 
 def walks(
-    target, draft, prompt: Sequence[int], chance_of=lambda c: c, **options
+    target: Model, draft: Draft, prompt: Sequence[int], **options
 ) -> Iterator[tuple[float, Generation]]:
     """(probability, Generation) of every way generate() can go; state left from one walk would show in the next."""
     options.setdefault("sampling", Sampling())
     return every_branch(
-        lambda chance: generate(target, draft, prompt, chance=chance_of(chance), **options)
+        lambda chance: decode.generate(target, draft, prompt, chance=chance, **options)
     )
 
 
-def law_of(runs: Iterator[tuple[float, Generation]]) -> Law:
+def law_of(runs: Iterable[tuple[float, Generation]]) -> Law:
     law: Law = defaultdict(float)
     for probability, generation in runs:
         law[generation.tokens] += probability
@@ -65,10 +71,13 @@ def one_rounds(
     limit: int,
     gamma: int,
     sampling: Sampling,
-    stops,
+    stops: tuple[tuple[int, ...], ...],
     rule: str,
 ) -> Iterator[tuple[float, tuple[Round, Decoding, int]]]:
-    """Every outcome of one round behind `text`, the draft's cache holding the first `read` tokens of prompt + text."""
+    """Every outcome of one round behind `text`, the draft's cache holding the first `read` tokens of prompt + text.
+
+    Raises RuntimeError where a cache is left otherwise than the next round's start assumes.
+    """
     tokens = [*prompt, *text]
 
     def run(chance):
@@ -78,10 +87,11 @@ def one_rounds(
         draft = ModelDraft(model, 1)
         draft.start(tokens, target)
         draft.cache.tokens = tokens[:read]
-        done = one_round(state, draft, gamma, sampling, chance, rule)
-        assert state.cache.tokens == state.tokens[:-1]
-        assert draft.cache.tokens == state.tokens[: draft.cache.length]
-        return done, state, draft.cache.length
+        done = decode.one_round(state, draft, gamma, sampling, chance, rule)
+        held = draft.cache.tokens
+        if state.cache.tokens != state.tokens[:-1] or held != state.tokens[: len(held)]:
+            raise RuntimeError(f"after {state.tokens} the caches hold {state.cache.tokens}, {held}")
+        return done, state, len(held)
 
     with torch.inference_mode():
         yield from every_branch(run)
@@ -116,6 +126,8 @@ def loop_law(
             new = tuple(state.tokens[len(prompt) :])
             if state.ended or len(new) >= count:
                 law[new[:count]] += mass * probability
+            elif len(new) == len(text):
+                raise RuntimeError(f"a round behind {state.tokens} emitted nothing")
             else:
                 open_[new, held] = open_.get((new, held), 0.0) + mass * probability
     return dict(law)
