@@ -5,7 +5,10 @@ behind each of them, and both caches at the end are compared bit for bit. All pa
 because the order of floating-point sums changes with the number of rows; whether lanes suffice on this machine is probed
 first, and nothing is claimed where they do not. --lanes off shows what happens without.
 
-Exit code 1 where anything differs: a fork is shown with its position, both tokens and the top-2 margin.
+Nothing is claimed either of an engine that is broken alike on both sides (NaN, logits or a cache of zeros): such engines are planted
+first, and the comparison must refuse each of them.
+
+Exit code 1 where anything differs or is no evidence: a fork is shown with its position, both tokens and the top-2 margin.
 """
 
 from __future__ import annotations
@@ -104,11 +107,14 @@ class Checker:
                 chance=SeededChance(0),
                 lanes=lanes,
             )
-            results.append((name, gamma, lanes, *compare(plain, decoding)))
+            compared = compare(plain, decoding)
+            results.append((name, gamma, lanes, compared.counts, compared.fork))
         return results
 
 
 def run(args: argparse.Namespace) -> int:
+    from experiments.controls import noticed
+
     drafts = args.drafts.split(",")
     prompts = load_prompts(args.prompt_set)[: args.prompts]
     set_threads(args.threads)
@@ -124,10 +130,14 @@ def run(args: argparse.Namespace) -> int:
                 f"no claim: a token has other bits in lanes {unsafe} of {args.lanes} than in lane 0"
             )
         return 1
-    results = list(
-        _progress(_results(checker, setting, prompts, args.workers, args.threads), prompts)
-    )
-    report = summarise(args, prompts, results)
+    controls = noticed(checker.model, next(iter(checker.drafts.values())), prompts[0].tokens)
+    try:
+        found = _results(checker, setting, prompts, args.workers, args.threads)
+        results = list(_progress(found, prompts))
+    except ValueError as error:  # the request was checked above: this is the engine's own
+        print(json.dumps({"fault": str(error), "identical": None}) if args.json else f"no claim: {error}")  # fmt: skip
+        return 1
+    report = summarise(args, prompts, results, controls)
     print(json.dumps(report, allow_nan=False) if args.json else "\n".join(lines(report)))
     return 0 if report["identical"] else 1
 
@@ -186,8 +196,8 @@ def _progress(results: Iterable, prompts: list[Prompt]) -> Iterable:
     return tqdm(results, total=len(prompts), unit="prompt", disable=None, file=sys.stderr)
 
 
-def summarise(args, prompts: list[Prompt], results: list[list[tuple]]) -> dict:
-    """Counts by draft, forks, and the texts without lanes, as plain values."""
+def summarise(args, prompts: list[Prompt], results: list[list[tuple]], controls: dict) -> dict:
+    """Counts by draft, forks, the texts without lanes and the liveness controls, as plain values."""
     import torch
 
     from experiments.comparison import Counts
@@ -204,7 +214,7 @@ def summarise(args, prompts: list[Prompt], results: list[list[tuple]]) -> dict:
                 forks.append({"prompt": prompt.id, "draft": name, "gamma": gamma, **asdict(fork)})
     total = sum(by_draft.values(), Counts())
     return {
-        "identical": total.identical,
+        "identical": total.identical if all(controls.values()) else None,
         "lanes": args.lanes,
         "threads": args.threads,
         "torch": torch.__version__,
@@ -214,11 +224,15 @@ def summarise(args, prompts: list[Prompt], results: list[list[tuple]]) -> dict:
         "total": asdict(total),
         "without_lanes": asdict(unpadded) if args.lanes else None,
         "forks": forks,
+        "dead": total.dead,
+        "controls": controls,
     }
 
 
 def lines(report: dict) -> list[str]:
-    """The table, the forks, the verdict."""
+    """The table, the forks, the controls, the verdict."""
+    from experiments.controls import controls_line, dead_line
+
     lanes = f"in {report['lanes']} lanes" if report["lanes"] else "without lanes"
     head = f"{'identical':13}{'texts':>18}{'logits rows':>20}{'cache entries':>34}"
     rows = [(name, counts) for name, counts in report["drafts"].items()]
@@ -236,9 +250,12 @@ def lines(report: dict) -> list[str]:
     if len(report["forks"]) > SHOWN:
         out.append(f"... and {len(report['forks']) - SHOWN} more forks")
     total = report["total"]
-    verdict = "yes" if report["identical"] else "NO"
+    verdict = {True: "identical: yes", False: "identical: NO", None: "no claim"}
+    out.append(controls_line(report["controls"]))
+    if report["dead"]:
+        out.append(dead_line(report["dead"]))
     out.append(
-        f"identical: {verdict}. {total['tokens']:,} tokens of {total['texts']:,} texts "
+        f"{verdict[report['identical']]}. {total['tokens']:,} tokens of {total['texts']:,} texts "
         f"({report['prompts']} prompts, gamma {_span(report['gammas'])}), "
         f"{total['rows']:,} rows of logits and {total['entries']:,} cache entries compared bit for bit "
         f"{lanes} ({report['threads']} thread{'s' * (report['threads'] > 1)}, torch {report['torch']})"

@@ -10,6 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from micro.attend import SPAN
+from micro.cache import KVCache
 from micro.model import Transformer
 
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # bytes a number -> view
@@ -31,30 +33,48 @@ def differing(a: Tensor, b: Tensor) -> int:
 def probe(model: Transformer, lanes: int) -> tuple[int, ...]:
     """Feed one token in every lane, behind the same text; the lanes where its bits differ from those of lane 0.
 
-    Compared are its logits, its last state, and all keys and values up to it. () : identity may be claimed. It costs about
-    2 x `lanes` passes. Where the context is shorter than `lanes`, the lanes behind it cannot be filled and are left out.
+    Three tokens are probed: one early; the last one whose keys fill one block of attention, since the pass then reads one block
+    or two; and one whose keys reach into the second. Compared are its logits, its last state, and the keys and values that were
+    fed with it. () : identity may be claimed. It costs about 7 x `lanes` passes. Where the context is shorter, the probed token
+    is its last one, and lanes that cannot be filled are left out.
 
     Raises ValueError where `lanes` is below 1.
     """
     if lanes < 1:
         raise ValueError(f"lanes must be 1 or above to be probed, not {lanes}")
-    last = min(lanes, model.context) - 1  # position of the probed token = the last lane there is
-    text = [(37 * place + 11) % model.vocab for place in range(last + 1)]
+    places = {min(place, model.context - 1) for place in (lanes - 1, SPAN - 1, SPAN + lanes // 2)}
+    text = [(37 * place + 11) % model.vocab for place in range(max(places) + 1)]
     tokens = torch.tensor([text], device=model.device)
-    cache = model.new_cache(1, lanes)
-    for place in range(last + 1):  # the reference: one token a pass, always in lane 0
-        logits, hidden = model(tokens[:, place : place + 1], cache)
-    expected = [*(t[:, -1] for t in (logits, hidden)), *_held(cache)]
-    wrong = []
-    for lane in range(1, last + 1):
+    cache, wrong = model.new_cache(1, lanes), set()
+    for place in sorted(places):
+        wrong |= _uneven(model, cache, tokens[:, : place + 1])
+    return tuple(sorted(wrong))
+
+
+def _uneven(model: Transformer, cache: KVCache, tokens: Tensor) -> set[int]:
+    """The lanes in which the last of `tokens` (1, T) has other bits than in lane 0. The cache holds a prefix of them."""
+    last = tokens.shape[1] - 1
+    most = min(cache.lanes - 1, last)  # the last lane that can be filled
+    if cache.length > last - most:
+        cache.truncate(last - most)
+    elif cache.length < last - most:
+        model(tokens[:, cache.length : last - most], cache)
+    for place in range(last - most, last + 1):  # the reference: one token a pass, always in lane 0
+        outputs = model(tokens[:, place : place + 1], cache)
+    expected = _of_last(outputs, cache, most + 1)
+    wrong = set()
+    for lane in range(1, most + 1):
         cache.truncate(last - lane)
-        logits, hidden = model(tokens[:, last - lane :], cache)
-        found = [*(t[:, -1] for t in (logits, hidden)), *_held(cache)]
+        found = _of_last(model(tokens[:, last - lane :], cache), cache, most + 1)
         if any(differing(a, b) for a, b in zip(expected, found)):
-            wrong.append(lane)
-    return tuple(wrong)
+            wrong.add(lane)
+    return wrong
 
 
-def _held(cache) -> tuple[Tensor, Tensor]:
-    """Keys and values of what the cache holds, copied: later passes write over them."""
-    return tuple(t[:, :, :, : cache.length].clone() for t in (cache.keys, cache.values))
+def _of_last(outputs: tuple[Tensor, Tensor], cache: KVCache, count: int) -> list[Tensor]:
+    """Logits and state of the last token, keys and values of the last `count`, copied: later passes write over them."""
+    fed = slice(cache.length - count, cache.length)
+    return [
+        *(t[:, -1] for t in outputs),
+        *(t[:, :, :, fed].clone() for t in (cache.keys, cache.values)),
+    ]

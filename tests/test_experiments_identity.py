@@ -92,7 +92,7 @@ def test_the_probe_leaves_the_lanes_that_a_short_context_cannot_fill():
 def test_in_lanes_text_logits_and_caches_are_identical(draft, gamma):
     model = byte_model()
     plain = plain_text(model, PROMPT, TOKENS, LANES)
-    counts, fork = compare(plain, decode(model, gamma, draft=draft))
+    counts, fork, _ = compare(plain, decode(model, gamma, draft=draft))
     assert fork is None and counts.identical
     held = len(PROMPT) + TOKENS - 1  # all but the last token
     numbers = 2 * 2 * 2 * 16 * held  # keys and values x layers x heads x width
@@ -101,13 +101,13 @@ def test_in_lanes_text_logits_and_caches_are_identical(draft, gamma):
 
 def test_without_lanes_rounding_forks_the_text_and_in_lanes_it_does_not():
     model = twin_model()
-    counts, fork = compare(plain_text(model, PROMPT, TOKENS, 0), decode(model, lanes=0))
+    counts, fork, _ = compare(plain_text(model, PROMPT, TOKENS, 0), decode(model, lanes=0))
     assert fork is not None and not counts.identical
     assert fork.plain ^ 1 == fork.speculative  # twins are 2n and 2n + 1
     assert 0 <= fork.margin < 1e-4  # logits of size about 10: a few roundings of 1e-6 each
     assert counts.tokens == fork.place and counts.rows == fork.place + 1
     assert counts.rows_differing >= 1 and counts.texts_differing == 1
-    counts, fork = compare(plain_text(model, PROMPT, TOKENS, LANES), decode(model))
+    counts, fork, _ = compare(plain_text(model, PROMPT, TOKENS, LANES), decode(model))
     assert fork is None and counts.identical
 
 
@@ -123,7 +123,7 @@ def poked(decoding):
 
 def test_one_changed_bit_of_a_cache_entry_is_a_fault():
     model = byte_model()
-    counts, fork = compare(plain_text(model, PROMPT, TOKENS, LANES), poked(decode(model)))
+    counts, fork, _ = compare(plain_text(model, PROMPT, TOKENS, LANES), poked(decode(model)))
     assert fork is None and counts.rows_differing == 0
     assert counts.entries_differing == 1 and not counts.identical
 
@@ -138,7 +138,7 @@ def test_a_cache_entry_changed_early_shows_in_later_logits():
                 with torch.inference_mode():
                     state.cache.values[1, 0, 1, 3, 5] += 0.5
 
-    counts, _ = compare(plain_text(model, PROMPT, TOKENS, LANES), spoiled())
+    counts, _, _ = compare(plain_text(model, PROMPT, TOKENS, LANES), spoiled())
     assert counts.rows_differing > 0 and not counts.identical
 
 
@@ -146,7 +146,7 @@ def test_a_cache_entry_changed_early_shows_in_later_logits():
 def test_a_text_that_ends_elsewhere_is_a_fork(plain_tokens, loop_tokens):
     model = byte_model()
     plain = plain_text(model, PROMPT, plain_tokens, LANES)
-    counts, fork = compare(plain, decode(model, tokens=loop_tokens))
+    counts, fork, _ = compare(plain, decode(model, tokens=loop_tokens))
     assert fork.place == 30 and counts.rows == 30 and counts.texts_differing == 1
     assert (fork.speculative is None) == (loop_tokens == 30)
     assert (fork.plain is None) == (plain_tokens == 30)
