@@ -49,9 +49,9 @@ class TrainingLog:
                 row = json.loads(line)
                 if row["event"] == "start":
                     found = {}
-                elif row["event"] == "step":
+                elif row["event"] == "step" and type(row["step"]) is int:
                     found[row["step"]] = row
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, RecursionError):
                 continue  # torn by a kill
         return [found[step] for step in sorted(found)]
 

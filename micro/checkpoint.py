@@ -31,6 +31,13 @@ FIXED = {
     "pretraining_tp": (1,),
     "quantization_config": (None,),
 }
+# sizes beyond any model of today, whose products torch could not count or whose tables would not fit memory
+LARGEST = {
+    "vocab_size": 1 << 24,
+    "hidden_size": 1 << 24,
+    "intermediate_size": 1 << 24,
+    "max_position_embeddings": 1 << 20,
+}
 # fields that change nothing computed here
 INERT = {
     "architectures", "transformers_version", "torch_dtype", "dtype", "use_cache", "initializer_range",
@@ -64,8 +71,13 @@ def config_from_json(raw: dict, where: str = "config.json") -> ModelConfig:
     for name in sorted(raw.keys() - known - INERT):
         _refuse(name, raw[name], raw, values, where)
     for name in ("rms_norm_eps", "rope_theta"):
-        if name in values and not isinstance(values[name], (int, float)):
-            raise FileFault(f"{where}: {name} must be a number, not {values[name]!r}")
+        if name in values:
+            values[name] = _number(name, values[name], where)
+    for name, most in LARGEST.items():
+        if isinstance(values.get(name), int) and values[name] > most:
+            raise FileFault(
+                f"{where}: {name} {values[name]} is too large, at most {most:,} is done"
+            )
     # a Llama config that does not say these means transformers' defaults, not micro's
     values.setdefault("tie_word_embeddings", False)
     values.setdefault("rms_norm_eps", 1e-6)
@@ -77,6 +89,15 @@ def config_from_json(raw: dict, where: str = "config.json") -> ModelConfig:
         return ModelConfig(**values)
     except (ValueError, TypeError) as error:
         raise FileFault(f"{where}: {error}") from error
+
+
+def _number(name: str, value: object, where: str) -> float:
+    try:
+        if type(value) in (int, float):
+            return float(value)
+    except OverflowError:  # a whole number above 1e308
+        pass
+    raise FileFault(f"{where}: {name} must be a number that can be computed with, not {value!r}")
 
 
 def _refuse(name: str, value: object, raw: dict, values: dict, where: str) -> None:
@@ -95,7 +116,7 @@ def _refuse(name: str, value: object, raw: dict, values: dict, where: str) -> No
             or not isinstance(heads, int)
             or value * heads != raw.get("hidden_size")
         ):
-            raise FileFault(f"{where}: head_dim {value} is not hidden_size / num_attention_heads")
+            raise FileFault(f"{where}: head_dim {value!r} is not hidden_size / num_attention_heads")
     elif name in FIXED:
         if value not in FIXED[name]:
             raise FileFault(f"{where}: {name} {value!r} is not done here, only {FIXED[name][0]!r}")

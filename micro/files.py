@@ -16,7 +16,6 @@ from glob import escape
 from pathlib import Path
 from typing import BinaryIO
 
-
 STALE = 600.0  # seconds without a write, after which a temporary is a killed process's
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -19,7 +20,9 @@ from torch import Tensor
 
 from micro.files import FileFault, read_bytes, write_atomically
 
-MAX_HEADER = 16 << 20  # bytes; a model of a thousand tensors needs about 100 KB
+# bytes; a model of a thousand tensors needs about 100 KB. JSON of nested lists takes 45 times its size in memory
+MAX_HEADER = 4 << 20
+MAX_DIMENSIONS = 8  # their product would else be a number of millions of digits
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 
@@ -77,7 +80,9 @@ def _check_entry(name: str, entry: dict) -> int:
     if entry["dtype"] not in widths:
         raise ValueError(f"tensor {name!r} has the unknown dtype {entry['dtype']!r}")
     shape = entry["shape"]
-    if not all(isinstance(n, int) and n >= 0 for n in (start, end, *shape)):
+    if not isinstance(shape, list) or len(shape) > MAX_DIMENSIONS:
+        raise ValueError(f"tensor {name!r} has no shape of at most {MAX_DIMENSIONS} numbers")
+    if not all(type(n) is int and n >= 0 for n in (start, end, *shape)):
         raise ValueError(f"tensor {name!r} has a shape or offsets that are no whole numbers")
     if end - start != math.prod(shape) * widths[entry["dtype"]]:
         raise ValueError(f"tensor {name!r} of shape {shape} does not fill its {end - start} bytes")
@@ -121,9 +126,9 @@ def find_shards(folder: Path) -> tuple[list[Path], str]:
             raise FileFault(f"{folder} holds no {SINGLE}")
         return [single], ""
     names = _indexed(index)
-    missing = [name for name in names if not (folder / name).is_file()]
+    missing = [name for name in names if not os.path.isfile(folder / name)]  # False for any name
     if missing:
-        raise FileFault(f"{index} names {missing[0]}, which is missing from the folder")
+        raise FileFault(f"{index} names {missing[0]!r}, which is missing from the folder")
     stale = sorted({p.name for p in folder.glob("*.safetensors")} - set(names))
     note = f"{folder}: passed over {', '.join(stale)}, not named in {INDEX}" if stale else ""
     return [folder / name for name in names], note
@@ -133,7 +138,7 @@ def _indexed(index: Path) -> list[str]:
     try:
         names = sorted(set(json.loads(read_bytes(index))["weight_map"].values()))
         outside = [name for name in names if Path(name).name != name]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise FileFault(f"{index} is no index of shards: {error}") from error
     if outside:
         raise FileFault(f"{index} names {outside[0]!r}, which lies outside the folder")

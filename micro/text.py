@@ -81,7 +81,7 @@ def read_course(data: Path) -> Corpus:
             try:
                 row = json.loads(line)
                 name, split = str(row["file"]), row["split"]
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise FileFault(f"{where}: {error!r}") from error
             if split not in SPLITS:
                 raise FileFault(f"{where}: split {split!r} is none of {', '.join(SPLITS)}")

@@ -311,7 +311,7 @@ def test_two_shards_equal_the_single_file_bit_for_bit(sharded):
 
 def test_a_missing_shard_is_named(sharded):
     (sharded / SHARDS[1]).unlink()
-    assert f"names {SHARDS[1]}, which is missing" in refused(sharded)
+    assert f"names {SHARDS[1]!r}, which is missing" in refused(sharded)
 
 
 def test_a_tensor_dropped_from_a_shard_is_named(sharded):
