@@ -14,6 +14,11 @@ from experiments.__main__ import COMMANDS, run_command
 EXPERIMENTS: dict[str, tuple[str, str]] = {
     "plate": COMMANDS["plate"],
     "identity": COMMANDS["identity"],
+    "rounds": ("rounds", "the runs that the page's viewer steps through, token by token"),
+    "lanes": ("lanes_run", "are texts the same to the bit in lanes; why they fork without; what lanes cost"),
+    "losses": ("losses", "where micro is good: loss by volume, kind and place within a word"),
+    "amount": ("text_amount", "how much text is enough: a quarter, a half and all of the course"),
+    "recipe": ("recipe", "trainings beside each other: held-out loss against time"),
 }
 
 

@@ -26,6 +26,7 @@ from experiments.paths import DATA, RESULTS
 from experiments.training_log import TrainingLog
 from experiments.training_outcome import Run, finish
 from experiments.training_progress import TrainingProgress
+from micro.checkpoint import save_model
 from micro.files import FileFault
 from micro.model import ModelConfig, Transformer
 from micro.text import as_tokens, read_course, read_texts
@@ -86,6 +87,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="bfloat16 halves the time where the processor multiplies it natively (default: %(default)s)")  # fmt: skip
     parser.add_argument("--save-every", type=whole(1), default=100, metavar="N",
                         help="steps between checkpoints (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--keep-every", type=whole(1), metavar="N",
+                        help="also keep the weights of every Nth step, as model folders RUN/step-N (default: none)")  # fmt: skip
     parser.add_argument("--stop-at", type=whole(1), metavar="STEP",
                         help="save and stop after this step, as Ctrl-C would; --resume goes on")  # fmt: skip
     begin = parser.add_mutually_exclusive_group()
@@ -205,6 +208,9 @@ def work(asked: Run, trainer: Trainer, checkpoints: CheckpointFolder, log: Train
         log.write("step", **row, seconds=round(now - clock, 4))
         clock = now
         progress(event)
+        if args.keep_every and event.step % args.keep_every == 0:
+            with trainer.weights(trainer.average) as model:
+                save_model(asked.folder / f"step-{event.step}", model)
 
     try:
         with interruptible() as interrupted:
