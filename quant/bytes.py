@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from quant.formats import QuantizedTensor
+from quant.tensor import QuantizedTensor
 
 STORED_BYTES = 2  # of a number that stays as it is: bfloat16
 

@@ -2,19 +2,25 @@
 
 Every matrix is quantized, embeddings included; a tied pair once, and it stays tied in the copy. The copy computes with
 what the packed bytes decode to, so the draft that is measured is the draft that is stored. The original is not touched.
+
+A file holds NAME.codes and NAME.scales of each matrix (NAME.minima, NAME.unit where its format has them), and the rest in bfloat16.
 """
 
 from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
-from quant.bytes import STORED_BYTES, pass_bytes, unique_parameters
-from quant.formats import Format, QuantizedTensor, parse_format, quantize
+from quant.bytes import STORED_BYTES, looked_up, pass_bytes, unique_parameters
+from quant.formats import Format, parse_format
+from quant.mix import Mix
+from quant.scales import SCALES
+from quant.tensor import QuantizedTensor, quantize
 
 
 @dataclass(frozen=True)
@@ -36,7 +42,7 @@ class QuantizedModel:
 
     module: nn.Module
     packed: dict[str, QuantizedTensor]
-    format: Format
+    format: Format | Mix
     report: list[TensorReport]
 
     @property
@@ -47,22 +53,52 @@ class QuantizedModel:
     def stored_bytes(self) -> int:
         return sum(row.bytes for row in self.report)
 
+    @property
+    def nominal_bits(self) -> float:
+        """Bits a code, averaged over the weights of all matrices: the bits of `format` where it is one for all."""
+        return self._mean(lambda q: q.format.bits * math.prod(q.shape))
 
-def quantize_model(module: nn.Module, format: Format) -> QuantizedModel:
+    @property
+    def bits_per_weight(self) -> float:
+        """Bits stored for a weight of a matrix, scales included."""
+        return self._mean(lambda q: 8 * q.bytes)
+
+    def _mean(self, total) -> float:
+        weights = sum(math.prod(q.shape) for q in self.packed.values())
+        return sum(map(total, self.packed.values())) / weights
+
+
+def quantize_model(
+    module: nn.Module, format: Format | Mix, moments: Mapping[str, Tensor] | None = None
+) -> QuantizedModel:
     """A copy of `module` in eval mode with every matrix rounded to `format`.
 
-    Raises ValueError naming a tensor that cannot be quantized, or where there is no matrix at all.
+    moments: of the matrices' inputs (quant/moments.py), where the format needs them. Raises ValueError naming a tensor that
+    cannot be quantized, or where there is no matrix at all.
     """
-    packed = {
-        name: quantize(parameter, format, name)
-        for name, parameter in unique_parameters(module).items()
-        if parameter.dim() == 2
-    }
-    if not packed:
+    matrices = {n: p for n, p in unique_parameters(module).items() if p.dim() == 2}
+    if not matrices:
         raise ValueError(f"{type(module).__name__} holds no matrix to quantize")
+    if isinstance(format, Mix):
+        format.check(matrices)
+    moments = with_look_ups(module, moments) if moments is not None else {}
+    packed = {n: quantize(p, format.of(n), n, moments.get(n)) for n, p in matrices.items()}
+    return assemble(module, packed, format)
+
+
+def with_look_ups(module: nn.Module, moments: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """`moments`, and the identity for embeddings that are only looked up: all their errors weigh alike, and none helps another."""
+    parameters = unique_parameters(module)
+    rows_only = {n: torch.eye(parameters[n].shape[1]) for n in looked_up(module)}
+    return {**rows_only, **moments}
+
+
+def assemble(
+    module: nn.Module, packed: dict[str, QuantizedTensor], format: Format | Mix
+) -> QuantizedModel:
+    """The copy of `module` that computes with `packed`; matrices that are not in it stay in 16 bits."""
     draft = _with_weights(module, packed)
-    report = _report(module, draft, packed)
-    return QuantizedModel(draft, packed, format, report)
+    return QuantizedModel(draft, packed, format, _report(module, draft, packed))
 
 
 @torch.no_grad()
@@ -117,34 +153,30 @@ def _report(module: nn.Module, draft: nn.Module, packed) -> list[TensorReport]:
 
 
 def packed_state(model: QuantizedModel) -> tuple[dict[str, Tensor], dict]:
-    """What a file holds: NAME.codes and NAME.scales of each matrix, the rest in bfloat16; and the format's fields."""
+    """The tensors of a file, and the format's fields."""
     tensors: dict[str, Tensor] = {}
     for name, parameter in unique_parameters(model.module).items():
         if name in model.packed:
-            tensors[f"{name}.codes"] = model.packed[name].codes
-            tensors[f"{name}.scales"] = model.packed[name].scales
+            parts = model.packed[name].parts
+            tensors |= {f"{name}.{part}": tensor for part, tensor in parts.items()}
         else:
             tensors[name] = parameter.detach().to(torch.bfloat16)
     f = model.format
-    fields = {
-        "format": f.name,
-        "bits": f.bits,
-        "group": f.group,
-        "scheme": f.scheme,
-        "scale": f.scale,
-    }
-    return tensors, fields
+    if isinstance(f, Mix):
+        return tensors, {"format": "mix", "matrices": f.to_json()}
+    return tensors, {"format": f.name} | {name: getattr(f, name) for name in FIELDS}
 
 
-def expected_state(module: nn.Module, format: Format) -> dict[str, torch.Size]:
+FIELDS = ("bits", "group", "scheme", "scale")
+
+
+def expected_state(module: nn.Module, format: Format | Mix) -> dict[str, torch.Size]:
     """Names and shapes packed_state writes for a module of this shape."""
     shapes: dict[str, torch.Size] = {}
     for name, parameter in unique_parameters(module).items():
         if parameter.dim() == 2:
-            rows, width = parameter.shape
-            scales = torch.Size((rows, -(-width // format.group)))
-            codes = format.stored_bytes((rows, width)) - 2 * scales.numel()
-            shapes[f"{name}.codes"], shapes[f"{name}.scales"] = torch.Size((codes,)), scales
+            stored = format.of(name).stored_shapes(tuple(parameter.shape))
+            shapes |= {f"{name}.{part}": torch.Size(shape) for part, shape in stored.items()}
         else:
             shapes[name] = parameter.shape
     return shapes
@@ -152,7 +184,7 @@ def expected_state(module: nn.Module, format: Format) -> dict[str, torch.Size]:
 
 @torch.no_grad()
 def from_packed_state(
-    module: nn.Module, tensors: dict[str, Tensor], format: Format
+    module: nn.Module, tensors: dict[str, Tensor], format: Format | Mix
 ) -> QuantizedModel:
     """The draft of `tensors` (names and shapes as expected_state says) in the shape of `module`, which stays as it is.
 
@@ -160,30 +192,41 @@ def from_packed_state(
     """
     packed = {}
     for name, parameter in unique_parameters(module).items():
-        if parameter.dim() != 2:
-            if tensors[name].dtype != torch.bfloat16 or not tensors[name].isfinite().all():
-                raise ValueError(f"{name}: must be finite numbers in bfloat16")
-            continue
-        codes, scales = tensors[f"{name}.codes"], tensors[f"{name}.scales"]
-        if codes.dtype != torch.uint8 or scales.dtype != torch.float16:
-            raise ValueError(f"{name}: codes must be uint8 and scales float16")
-        if not scales.isfinite().all():
-            raise ValueError(f"{name}: a scale is NaN or infinite")
-        packed[name] = QuantizedTensor(format, tuple(parameter.shape), codes, scales)
+        if parameter.dim() == 2:
+            packed[name] = _stored_matrix(name, tuple(parameter.shape), tensors, format.of(name))
+        elif tensors[name].dtype != torch.bfloat16 or not tensors[name].isfinite().all():
+            raise ValueError(f"{name}: must be finite numbers in bfloat16")
     draft = copy.deepcopy(module)
     for name, parameter in draft.named_parameters(remove_duplicate=True):
         if name not in packed:
             parameter.copy_(tensors[name].float())
-    draft = _with_weights(draft, packed)
-    return QuantizedModel(draft, packed, format, _report(draft, draft, packed))
+    return assemble(draft, packed, format)
 
 
-def parse_fields(fields: object) -> Format:
+def _stored_matrix(
+    name: str, shape: tuple[int, int], tensors: dict[str, Tensor], format: Format
+) -> QuantizedTensor:
+    parts = {part: tensors[f"{name}.{part}"] for part in format.stored_shapes(shape)}
+    kind = SCALES[format.scale].dtype
+    types = {"codes": torch.uint8, "scales": kind, "minima": torch.float16, "unit": torch.float32}
+    for part, tensor in parts.items():
+        if tensor.dtype != types[part]:
+            raise ValueError(f"{name}: {part} must be {str(types[part]).removeprefix('torch.')}")
+    matrix = QuantizedTensor(format, shape, **parts)
+    floats = [matrix.scale_values(), *(parts[p] for p in ("minima",) if p in parts)]
+    if not all(bool(values.isfinite().all()) for values in floats):
+        raise ValueError(f"{name}: a scale is NaN or infinite")
+    return matrix
+
+
+def parse_fields(fields: object) -> Format | Mix:
     """The Format a config records. Raises ValueError where it is none."""
     if not isinstance(fields, dict) or not isinstance(fields.get("format"), str):
         raise ValueError("no quantization fields (format, bits, group, scheme, scale)")
+    if fields["format"] == "mix":
+        return Mix.from_json("mix", fields.get("matrices"))
     format = parse_format(fields["format"])
-    for name in ("bits", "group", "scheme", "scale"):
+    for name in FIELDS:
         if fields.get(name) != getattr(format, name):
             raise ValueError(
                 f"{name} {fields.get(name)!r} is not that of format {format.name} "

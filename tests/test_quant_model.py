@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 
 import pytest
 import torch
@@ -10,7 +11,8 @@ from torch import nn
 
 from micro.model import ModelConfig, Transformer
 from quant.bytes import costs, looked_up, pass_bytes
-from quant.formats import FORMATS, QuantizedTensor, quantize
+from quant.formats import FORMATS, parse_format
+from quant.mix import Mix
 from quant.model import (
     expected_state,
     from_packed_state,
@@ -19,6 +21,8 @@ from quant.model import (
     quantize_model,
     sqnr_db,
 )
+from quant.moments import input_moments
+from quant.tensor import QuantizedTensor, quantize
 
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 MATRICES = 4 * (4 * 192 * 192 + 3 * 192 * 512)  # numbers of micro's layers
@@ -180,7 +184,7 @@ def test_the_three_costs_of_micro(name, nominal, weights, with_cache):
     cache = model.cache_bytes(256)
     assert cache == 786_432 and cache / pass_bytes(model) == pytest.approx(0.216, abs=5e-4)
     draft = quantize_model(model, FORMATS[name])
-    c = costs(draft.bytes_per_pass, pass_bytes(model), draft.format.bits, cache, cache)
+    c = costs(draft.bytes_per_pass, pass_bytes(model), draft.nominal_bits, cache, cache)
     assert c.nominal == nominal
     assert c.weights == pytest.approx(weights, abs=5e-4)
     assert c.with_cache == pytest.approx(with_cache, abs=5e-3)
@@ -219,7 +223,7 @@ def test_stored_tensors_of_another_type_or_without_a_number_are_refused_by_name(
     name, norm = "model.layers.1.mlp.up_proj.weight", "model.layers.1.input_layernorm.weight"
     cases = {
         f"{name}: codes must be uint8": {f"{name}.codes": tensors[f"{name}.codes"].to(torch.int16)},
-        f"{name}: codes must be": {f"{name}.scales": tensors[f"{name}.scales"].float()},
+        f"{name}: scales must be float16": {f"{name}.scales": tensors[f"{name}.scales"].float()},
         f"{name}: a scale is NaN": {f"{name}.scales": tensors[f"{name}.scales"] * float("nan")},
         f"{norm}: must be finite": {norm: tensors[norm].float()},
         f"{norm}: must be": {norm: tensors[norm] * float("inf")},
@@ -246,3 +250,106 @@ def test_packed_bytes_of_the_wrong_count_do_not_decode():
     short = QuantizedTensor(q.format, q.shape, q.codes[:-1], q.scales)
     with pytest.raises(ValueError, match="256 codes of 3 bits take 96 bytes, not 95"):
         short.dequantize()
+
+
+# --- other formats, mixes, inputs -----------------------------------------------------------------------
+
+
+def small(tied: bool = True) -> Transformer:
+    sizes = {
+        "hidden_size": 64,
+        "intermediate_size": 96,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+    }
+    config = ModelConfig(
+        **sizes, num_key_value_heads=2, max_position_embeddings=32, tie_word_embeddings=tied
+    )
+    return Transformer(config, seed=1).eval()
+
+
+def moments_of(model: Transformer) -> dict[str, torch.Tensor]:
+    return input_moments(model, lambda: model(TOKENS))
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("name", [*FORMATS, "mse3+act", "had+mse2-g16-fp8+gptq", "minmax3+gptq"])
+def test_every_format_makes_a_draft_whose_file_has_the_size_that_is_counted(name, tied):
+    model, format = small(tied), parse_format(name)
+    draft = quantize_model(model, format, moments_of(model))
+    tensors, fields = packed_state(draft)
+    assert sum(t.numel() * t.element_size() for t in tensors.values()) == draft.stored_bytes
+    assert {n: t.shape for n, t in tensors.items()} == expected_state(model, format)
+    loaded = from_packed_state(Transformer(model.config, seed=9), tensors, parse_fields(fields))
+    assert digest(loaded.module) == digest(draft.module)
+    assert loaded.bytes_per_pass == draft.bytes_per_pass
+    assert draft.nominal_bits == format.bits
+    bits = sum(8 * format.stored_bytes(q.shape) for q in draft.packed.values())
+    assert draft.bits_per_weight == bits / sum(math.prod(q.shape) for q in draft.packed.values())
+
+
+def test_a_format_that_needs_inputs_is_refused_without_them_by_name():
+    with pytest.raises(ValueError, match="model.embed_tokens.weight: rtn3.gptq needs the second"):
+        quantize_model(small(), parse_format("rtn3+gptq"))
+
+
+def test_an_embedding_that_is_only_looked_up_is_rounded_to_nearest():
+    """No product reads it: all its errors weigh alike, and no column can make good another's."""
+    model = small(tied=False)
+    draft = quantize_model(model, parse_format("mse3+gptq"), moments_of(model))
+    rows = model.model.embed_tokens.weight
+    nearest = quantize(rows, parse_format("mse3+gptq"), moment=torch.eye(64))
+    assert torch.equal(draft.packed[EMBEDDING].codes, nearest.codes)
+
+
+def mix_of(model: Transformer, **changed: str) -> Mix:
+    names = [n for n, p in model.named_parameters() if p.dim() == 2]
+    return Mix.from_json("my mix", dict.fromkeys(names, "rtn2") | changed)
+
+
+def test_a_mix_gives_each_matrix_its_own_format():
+    model = small()
+    other = {EMBEDDING: "mse4-fp8", "model.layers.1.mlp.down_proj.weight": "minmax3"}
+    mix = mix_of(model, **other)
+    draft = quantize_model(model, mix)
+    for name, q in draft.packed.items():
+        assert q.format == parse_format(other.get(name, "rtn2"))
+        assert torch.equal(q.codes, quantize(model.get_parameter(name), q.format).codes)
+    weights = {name: model.get_parameter(name).numel() for name in draft.packed}
+    bits = 2 * sum(weights.values()) + 2 * weights[EMBEDDING] + weights[list(other)[1]]
+    assert draft.nominal_bits == bits / sum(weights.values())
+    tensors, fields = packed_state(draft)
+    assert sum(t.numel() * t.element_size() for t in tensors.values()) == draft.stored_bytes
+    loaded = from_packed_state(model, tensors, parse_fields(fields))
+    assert digest(loaded.module) == digest(draft.module)
+
+
+def test_a_mix_must_name_every_matrix_and_no_other():
+    model = small()
+    mix = mix_of(model)
+    short = Mix("short", {n: f for n, f in mix.formats.items() if n != EMBEDDING})
+    with pytest.raises(ValueError, match=f"short names no format for {EMBEDDING}"):
+        quantize_model(model, short)
+    with pytest.raises(ValueError, match="my mix names a.b, which the model does not hold"):
+        quantize_model(model, mix_of(model, **{"a.b": "rtn4"}))
+    for wrong, why in (([], "one JSON object"), ({}, "one JSON"), ({"a": 3}, "named by a text"), ({"a": "x9"}, "unknown format")):  # fmt: skip
+        with pytest.raises(ValueError, match=why):
+            Mix.from_json("my mix", wrong)
+
+
+def test_collecting_moments_leaves_no_hook_and_weighs_every_input_alike():
+    model = small()
+    hidden = model(TOKENS)[1].detach().reshape(-1, 64).double()
+    moments = moments_of(model)
+    matrices = {n for n, p in model.named_parameters() if p.dim() == 2}
+    assert set(moments) == matrices  # the tied pair once, by what the head reads
+    # float32 products of 24 inputs
+    torch.testing.assert_close(moments[EMBEDDING], hidden.T @ hidden / 24, rtol=1e-5, atol=1e-6)
+    twice = input_moments(model, lambda: (model(TOKENS), model(TOKENS)))
+    torch.testing.assert_close(twice[EMBEDDING], moments[EMBEDDING], rtol=1e-12, atol=0)
+    assert not any(m._forward_pre_hooks for m in model.modules())
+    with pytest.raises(ZeroDivisionError):
+        input_moments(model, lambda: 1 / 0)
+    assert not any(m._forward_pre_hooks for m in model.modules())
+    with pytest.raises(ValueError, match="no input reached"):
+        input_moments(model, lambda: None)
