@@ -16,9 +16,9 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from micro.chance import Chance
+from micro.chance import Chance, KeyedChance, SeededChance
 from specdec.block import block_rule
-from specdec.match import match_rule
+from specdec.match import coupled_rule, match_rule
 from specdec.proposal import Proposal, Verdict
 
 
@@ -65,12 +65,21 @@ def token_rule(proposal: Proposal, p: Tensor, chance: Chance, position: int, roo
     return Verdict(tuple(kept), final, checked, rejected)
 
 
-# name -> rule; each keeps the law exact. What each accepts, in closed form: specdec/replay.py and replay_rules.py
+# name -> rule; each keeps the law exact. Chance of acceptance at one position: the closed forms of specdec/closed_forms.py
 RULES: dict[str, Callable[..., Verdict]] = {
-    "token": token_rule,  # accepts sum of min(p, q): the most that one position alone can
-    "block": block_rule,  # accepts no less, over a chain; trees are refused
-    "match": match_rule,  # accepts sum of p q; with KeyedChance it is coupled sampling
+    "token": token_rule,  # sum of min(p, q): the most that one position alone can
+    "block": block_rule,  # no less than token's, over a chain; trees are refused
+    "match": match_rule,  # sum of p q
+    "coupled": coupled_rule,  # sum over i of 1 / sum over j of max(p_j / p_i, q_j / q_i)
 }
+
+
+def chance_for(rule: str, seed: int, stream: str = "") -> Chance:
+    """The chance that a text under `rule` is drawn with, by the loop and by plain decoding alike.
+
+    Keyed noise for the coupled rule, whose draft and target share it; one stream of uniforms for the others.
+    """
+    return (KeyedChance if rule == "coupled" else SeededChance)(seed, stream)
 
 
 def verify(

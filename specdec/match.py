@@ -29,3 +29,13 @@ def match_rule(proposal: Proposal, p: Tensor, chance: Chance, position: int, roo
         node, checked = children[place], checked + place + 1
         kept.append(node)
     return Verdict(tuple(kept), None, checked, False)
+
+
+def coupled_rule(
+    proposal: Proposal, p: Tensor, chance: Chance, position: int, room: int
+) -> Verdict:
+    """Match under noise that draft and target share: with any draft and with none the text is the same. Arguments as `verify`'s.
+
+    The sharing is KeyedChance's (`chance_for`); under another Chance this is the match rule.
+    """
+    return match_rule(proposal, p, chance, position, room)

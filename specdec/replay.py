@@ -6,8 +6,9 @@ x is an accepted draft token is
 
     a(x) = min(p, q)(x) / p(x) = min(1, q(x) / p(x)),
 
-whatever follows (the token rule; the others are in specdec/replay_rules.py). Rounds are then a Markov chain over start positions, and the expected counts for every gamma follow by
-dynamic programming. Every round that starts inside the window counts whole; the text therefore runs gamma + 1 tokens past it.
+whatever follows (the token rule; the others are in specdec/replay_rules.py). Rounds are then a Markov chain over start
+positions, and the expected counts for every gamma follow by dynamic programming. Every round that starts inside the window
+counts whole; the text therefore runs gamma + 1 tokens past it.
 
 It holds for chains whose q depends on the prefix alone.
 """
@@ -29,17 +30,43 @@ def acceptance_given_output(p_x: np.ndarray, q_x: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Expected:
-    """Expected counts of one gamma, an array entry for each text."""
+    """Expected counts of one gamma, a row for each text.
+
+    starts (texts, window): chance that a round starts at each position. kept (texts, gamma): rounds that keep their first
+    1 ... gamma tokens. checked_at, accepted_at (texts, window): drafted tokens judged and accepted at each position of the
+    text; what whole rounds do behind the window is in none of the two, and in all other counts.
+    """
 
     gamma: int
-    rounds: np.ndarray
-    checked: np.ndarray
-    accepted: np.ndarray
-    full_rounds: np.ndarray
+    starts: np.ndarray
+    kept: np.ndarray
+    checked_at: np.ndarray
+    accepted_at: np.ndarray
+
+    @property
+    def rounds(self) -> np.ndarray:
+        return self.starts.sum(1)
+
+    @property
+    def checked_by_depth(self) -> np.ndarray:
+        """(texts, gamma): a token is judged where all before it were kept."""
+        return np.hstack([self.rounds[:, None], self.kept[:, :-1]])
+
+    @property
+    def checked(self) -> np.ndarray:
+        return self.checked_by_depth.sum(1)
+
+    @property
+    def accepted(self) -> np.ndarray:
+        return self.kept.sum(1)
+
+    @property
+    def full_rounds(self) -> np.ndarray:
+        return self.kept[:, -1]
 
     def totals(self, weights: np.ndarray | None = None) -> Totals:
         """Sums over texts, each counted `weights` times (a bootstrap's resample)."""
-        weights = np.ones(len(self.rounds)) if weights is None else weights
+        weights = np.ones(len(self.starts)) if weights is None else weights
         rounds, accepted = weights @ self.rounds, weights @ self.accepted
         return Totals(
             rounds=float(rounds),
@@ -72,16 +99,19 @@ def walk(
         )
     starts = np.zeros((texts, window + gamma + 1))  # chance that a round starts here
     starts[:, 0] = 1.0
-    checked, accepted, full = np.zeros(texts), np.zeros(texts), np.zeros(texts)
+    kept_in_all = np.zeros((texts, gamma))
+    checked_at, accepted_at = np.zeros((2, texts, window + gamma))
     for s in range(window):
-        kept, here = reach(s), starts[:, s]
-        checked += here * kept[:, :-1].sum(1)
-        accepted += here * kept[:, 1:].sum(1)
-        full += here * kept[:, -1]
-        ends = kept.copy()  # chance that exactly k are kept
-        ends[:, :-1] -= kept[:, 1:]
-        starts[:, s + 1 : s + gamma + 2] += here[:, None] * ends
-    return Expected(gamma, starts[:, :window].sum(1), checked, accepted, full)
+        kept = starts[:, s : s + 1] * reach(s)  # (texts, gamma + 1)
+        kept_in_all += kept[:, 1:]
+        checked_at[:, s : s + gamma] += kept[:, :-1]
+        accepted_at[:, s : s + gamma] += kept[:, 1:]
+        kept[:, :-1] -= kept[:, 1:]  # now the chance that exactly k are kept
+        starts[:, s + 1 : s + gamma + 2] += kept
+    inside = slice(window)
+    return Expected(
+        gamma, starts[:, inside], kept_in_all, checked_at[:, inside], accepted_at[:, inside]
+    )
 
 
 def replay(a: np.ndarray, gamma: int, window: int) -> Expected:

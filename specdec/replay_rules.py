@@ -10,9 +10,13 @@ A point mass is q = 1 on its token and 0 elsewhere, in each of them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
-from specdec.replay import Expected, walk
+from specdec.replay import Expected, acceptance_given_output, replay, walk
+
+TEXTS = 32  # texts whose whole laws are in work at once: 32 x 81 x 256 numbers are 5 MB
 
 
 def match_given_output(p_x: np.ndarray, q_x: np.ndarray) -> np.ndarray:
@@ -43,3 +47,28 @@ def replay_block(p_x: np.ndarray, q_x: np.ndarray, gamma: int, window: int) -> E
         return chances
 
     return walk(reach, p_x.shape, gamma, window)
+
+
+def replay_rule(
+    rule: str, p: np.ndarray, q: np.ndarray, x: np.ndarray, gammas: Iterable[int], window: int
+) -> list[Expected]:
+    """What `rule` would have done with every gamma.
+
+    p, q: (texts, L, V) laws of target and draft along texts x (texts, L) that the target wrote, L at least window - 1 + gamma.
+    Raises ValueError as `walk`, and on a rule that has no factor here.
+    """
+    p_x, q_x = (np.take_along_axis(law, x[..., None], -1)[..., 0].astype(float) for law in (p, q))
+    if rule == "block":
+        return [replay_block(p_x, q_x, gamma, window) for gamma in gammas]
+    if rule == "token":
+        a = acceptance_given_output(p_x, q_x)
+    elif rule == "match":
+        a = match_given_output(p_x, q_x)
+    elif rule == "coupled":
+        parts = (slice(start, start + TEXTS) for start in range(0, len(x), TEXTS))
+        a = np.concatenate(
+            [coupled_given_output(p[s].astype(float), q[s].astype(float), x[s]) for s in parts]
+        )
+    else:
+        raise ValueError(f"replay knows no factor of rule {rule!r}")
+    return [replay(a, gamma, window) for gamma in gammas]

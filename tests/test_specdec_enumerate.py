@@ -44,7 +44,7 @@ def test_joint_law_of_gamma_plus_two_tokens(rule, gamma):
     for name, model in drafts(target).items():
         if rule == "match" and gamma == 3 and name not in ("near", "far"):
             continue  # every place is drawn twice: 27 x 81 walks a round
-        law = loop_law(target, model, PROMPT, gamma + 2, gamma, rule=rule)
+        law = loop_law(target, ModelDraft(model, 1), PROMPT, gamma + 2, gamma, rule=rule)
         assert gap(law, want) < TOLERANCE, name
 
 
@@ -53,7 +53,9 @@ def test_joint_law_of_gamma_plus_two_tokens(rule, gamma):
 def test_with_every_warping(rule, sampling):
     target = random_model(3, seed=7)
     for name, model in drafts(target).items():
-        law = loop_law(target, model, PROMPT, 4, 2, sampling=SAMPLINGS[sampling], rule=rule)
+        law = loop_law(
+            target, ModelDraft(model, 1), PROMPT, 4, 2, sampling=SAMPLINGS[sampling], rule=rule
+        )
         assert gap(law, target_law(target, PROMPT, 4, SAMPLINGS[sampling])) < TOLERANCE, name
 
 
@@ -63,7 +65,7 @@ def test_with_any_length_limit(rule, limit):
     """Near a limit gamma shrinks and the bonus falls away; the law must not notice."""
     target = random_model(3, seed=8)
     count = min(limit, 4)
-    law = loop_law(target, near(target), PROMPT, count, 2, limit=limit, rule=rule)
+    law = loop_law(target, ModelDraft(near(target), 1), PROMPT, count, 2, limit=limit, rule=rule)
     assert gap(law, target_law(target, PROMPT, count)) < TOLERANCE
 
 
@@ -73,7 +75,7 @@ def test_with_stops(rule, stops):
     """A stop may be met by an accepted token, a correction or a bonus, and may span rounds."""
     target = random_model(3, seed=9)
     for name, model in drafts(target).items():
-        law = loop_law(target, model, PROMPT, 4, 2, stops=stops, rule=rule)
+        law = loop_law(target, ModelDraft(model, 1), PROMPT, 4, 2, stops=stops, rule=rule)
         assert gap(law, target_law(target, PROMPT, 4, stops=stops)) < TOLERANCE, name
 
 
@@ -85,7 +87,7 @@ def test_whole_walks_agree_with_the_round_by_round_law(rule):
     runs = walks(target, ModelDraft(model, 1), PROMPT, max_new_tokens=3, gamma=2, rule=rule)
     law = law_of(runs)
     assert abs(sum(law.values()) - 1) < TOLERANCE
-    assert gap(law, loop_law(target, model, PROMPT, 3, 2, rule=rule)) < TOLERANCE
+    assert gap(law, loop_law(target, ModelDraft(model, 1), PROMPT, 3, 2, rule=rule)) < TOLERANCE
     assert gap(law, target_law(target, PROMPT, 3)) < TOLERANCE
 
 
@@ -126,7 +128,7 @@ def test_every_reachable_state_was_walked():
     """The dynamic program meets a draft's cache of every lag: none behind, one behind, and empty."""
     target = random_model(3, seed=15)
     lags = set()
-    args = (target, near(target), PROMPT)
+    args = (target, ModelDraft(near(target), 1), PROMPT)
     for _, (_, state, held) in one_rounds(*args, (), 0, 9, 2, Sampling(), (), "token"):
         lags.add(len(state.tokens) - held)
     assert lags == {1, 2}
