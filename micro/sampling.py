@@ -34,15 +34,23 @@ class Sampling:
             raise ValueError(f"top_p must be above 0 and at most 1, not {self.top_p!r}")
 
     def probs(self, logits: Tensor) -> Tensor:
-        """The law (..., V) of logits (..., V): float32, or float64 where the logits are."""
+        """The law (..., V) of logits (..., V): float32, or float64 where the logits are.
+
+        Raises ValueError where a row holds NaN or plus infinity, or nothing above minus infinity: it states no law.
+        """
         if logits.dtype != torch.float64:
             logits = logits.float()
+        largest = logits.amax(-1, keepdim=True)  # NaN wherever one is
+        if not math.isfinite(largest.sum()):
+            raise ValueError(
+                "the model's logits hold NaN or infinity: its weights are damaged or its numbers overflow"
+            )
         if self.temperature == 0:
             return one_hot(first_argmax(logits), logits)
         # the maximum goes first: at 1e-12 the quotient would otherwise be infinite for every token.
         # A temperature that the logits' type rounds to zero would make 0 / 0 of the likeliest one
         temperature = max(self.temperature, torch.finfo(logits.dtype).tiny)
-        scaled = (logits - logits.amax(-1, keepdim=True)) / temperature
+        scaled = (logits - largest) / temperature
         law = scaled.softmax(-1)
         V = law.shape[-1]
         if 0 < self.top_k < V or self.top_p < 1:

@@ -10,6 +10,7 @@ from micro.model import Transformer
 from quant.formats import FORMATS, parse_format
 from quant.model import quantize_model
 from specdec.drafts.base import Draft
+from specdec.drafts.confidence import Stop
 from specdec.drafts.model import ModelDraft
 from specdec.drafts.stored import load_quantized
 
@@ -32,20 +33,32 @@ DRAFTS: dict[str, Callable[[Transformer, str], Draft]] = {
 }
 
 
-def make_draft(target: Transformer, spec: str) -> Draft:
+def make_draft(target: Transformer, spec: str, stop: Stop | None = None) -> Draft:
     """A draft by its spec: a format's name, as in `rtn3`, or a folder that `quantize` wrote, as in `./my-draft`.
 
-    A format's name means the format even where a folder is called so. Raises ValueError listing what exists, or
-    FileFault naming what is wrong with the folder.
+    A format's name means the format even where a folder is called so. stop: a confidence stop of a model's drafting. Raises
+    ValueError listing what exists or telling why the target cannot be quantized so, or FileFault naming what is wrong with
+    the folder.
     """
+    draft = DRAFTS[family(spec)](target, spec)
+    if stop is not None:
+        if not isinstance(draft, ModelDraft):
+            raise ValueError(f"draft {spec!r} is no model, so it has no confidence to stop by")
+        draft.stop = stop
+    return draft
+
+
+def family(spec: str) -> str:
+    """The name in DRAFTS of what makes `spec`. Raises ValueError listing what exists."""
     if "/" in spec or os.sep in spec:
-        return DRAFTS["stored"](target, spec)
+        return "stored"
     try:
-        return DRAFTS["quantized"](target, spec)
+        parse_format(spec)
     except ValueError as error:
         if Path(spec).is_dir():
-            return DRAFTS["stored"](target, spec)
+            return "stored"
         raise ValueError(
             f"unknown draft {spec!r}: {error}; formats: {', '.join(FORMATS)}; or a folder that "
             f"`selfdraft quantize` wrote"
         ) from error
+    return "quantized"

@@ -1,4 +1,5 @@
-"""A model as a draft: it samples gamma tokens one by one from its own law, warped as the target's.
+"""A model as a draft: it samples gamma tokens one by one from its own law, warped as the target's. With a confidence stop it
+may end earlier, keeping the token it stopped on (specdec/drafts/confidence.py).
 
 Its cache holds a prefix of the text and catches up on the next propose: after a round everything behind the common
 prefix is cut off, so neither a fully accepted round nor a rejection needs a case of its own.
@@ -13,14 +14,18 @@ import torch
 from micro.chance import Chance
 from micro.sampling import Sampling
 from specdec.drafts.base import Model
+from specdec.drafts.confidence import Stop
 from specdec.proposal import Proposal, Step
 
 
 class ModelDraft:
-    """Drafts a chain with `model`, reading `bytes_per_pass` bytes of weights each pass. `cache` may be read between rounds."""
+    """Drafts a chain with `model`, reading `bytes_per_pass` bytes of weights each pass. `cache` may be read between rounds.
 
-    def __init__(self, model: Model, bytes_per_pass: int) -> None:
-        self.model, self.bytes_per_pass = model, bytes_per_pass
+    stop: ends a round's drafting; None drafts gamma tokens always.
+    """
+
+    def __init__(self, model: Model, bytes_per_pass: int, stop: Stop | None = None) -> None:
+        self.model, self.bytes_per_pass, self.stop = model, bytes_per_pass, stop
 
     def start(self, prompt: Sequence[int], target: Model) -> None:
         """Raises ValueError where the draft cannot stand in for the target."""
@@ -34,7 +39,7 @@ class ModelDraft:
         self._tokens = list(prompt)
 
     def propose(self, gamma: int, sampling: Sampling, chance: Chance) -> Proposal:
-        """gamma tokens and the laws (V,) they were drawn from. The first pass reads what the cache lacks."""
+        """At most gamma tokens and the laws (V,) they were drawn from. The first pass reads what the cache lacks."""
         tokens, laws = [], []
         feed = self._tokens[self.cache.length :]
         for place in range(gamma):
@@ -44,7 +49,9 @@ class ModelDraft:
             tokens.append(token)
             laws.append(law)
             feed = [token]
-        return Proposal.chain(tokens, laws, passes=gamma)
+            if self.stop is not None and self.stop.met(law, token):
+                break
+        return Proposal.chain(tokens, laws, passes=len(tokens))
 
     def commit(self, step: Step) -> None:
         """The cache holds the old text and drafted tokens; all but the last token of the new text agrees with them."""
