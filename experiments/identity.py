@@ -1,7 +1,8 @@
-"""Check that greedy speculative text equals plain text, bit for bit.
+"""Check that speculative text equals plain text, bit for bit: greedy text, and at any temperature that of --rule coupled.
 
-Every prompt is decoded plainly once and with every draft and draft length, at temperature 0. Tokens, the target's logits
-behind each of them, and both caches at the end are compared bit for bit. All passes are padded to one row count ("lanes"),
+Every prompt is decoded plainly once and with every draft and draft length. Tokens, the target's logits behind each of them, and
+both caches at the end are compared bit for bit. Under the coupled rule draft and target draw with the same noise, keyed by seed
+and position, so that the text is the target's own with any draft; the other rules promise that at temperature 0 alone. All passes are padded to one row count ("lanes"),
 because the order of floating-point sums changes with the number of rows; whether lanes suffice on this machine is probed
 first, and nothing is claimed where they do not. --lanes off shows what happens without.
 
@@ -22,10 +23,21 @@ import sys
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
-from experiments.options import add_lanes, add_model, set_threads, whole
+from experiments.options import (
+    add_draft_stop,
+    add_lanes,
+    add_model,
+    add_rule,
+    add_sampling,
+    check_rule,
+    draft_stop,
+    set_threads,
+    whole,
+)
 from experiments.paths import DATA
 from experiments.prompts import Prompt, load_prompts
 from experiments.request import check_gamma, open_model
@@ -48,6 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", type=whole(1, 64), default=None, metavar="N",
                         help="processes (default: one a core, at most 4)")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="write one JSON object")
+    add_rule(parser)
+    add_draft_stop(parser)
+    add_sampling(parser, temperature=0.0)
     add_lanes(parser)
     add_model(parser)
     parser.add_argument("--threads", type=whole(1, 256), default=1, metavar="N",
@@ -72,14 +87,16 @@ def gammas(text: str) -> list[int]:
 class Checker:
     """Compares the texts of one prompt. Made once in every worker: the model and its drafts stay."""
 
-    def __init__(
-        self, folder: Path, drafts: list[str], lengths: list[int], tokens: int, lanes: int
-    ):
+    def __init__(self, args: argparse.Namespace):
+        from micro.sampling import Sampling
         from specdec.drafts import make_draft
 
-        self.model = open_model(folder)
-        self.drafts = {name: make_draft(self.model, name) for name in drafts}
-        self.lengths, self.tokens, self.lanes = lengths, tokens, lanes
+        self.model, stop = open_model(args.model), draft_stop(args.draft_stop)
+        names = args.drafts.split(",")
+        self.drafts = {name: make_draft(self.model, name, stop) for name in names}
+        self.lengths, self.tokens, self.lanes = args.gammas, args.tokens, args.lanes
+        self.sampling = Sampling(args.temperature, args.top_k, args.top_p)
+        self.rule, self.seed = args.rule, args.seed
 
     def check(self, prompt: Prompt) -> list[tuple]:
         """[(draft, gamma, lanes, Counts, Fork or None)]: every draft and length, and one text without lanes beside them."""
@@ -90,11 +107,12 @@ class Checker:
         return results
 
     def _compared(self, prompt: Prompt, grid: list[tuple[str, int]], lanes: int) -> list[tuple]:
-        from experiments.comparison import GREEDY, compare, plain_text
-        from micro.chance import SeededChance
+        from experiments.comparison import compare, plain_text
+        from specdec.accept import chance_for
         from specdec.decode import rounds
 
-        plain = plain_text(self.model, prompt.tokens, self.tokens, lanes)
+        chance = partial(chance_for, self.rule, self.seed, prompt.id)
+        plain = plain_text(self.model, prompt.tokens, self.tokens, lanes, self.sampling, chance())
         results = []
         for name, gamma in grid:
             decoding = rounds(
@@ -103,9 +121,10 @@ class Checker:
                 prompt.tokens,
                 max_new_tokens=self.tokens,
                 gamma=gamma,
-                sampling=GREEDY,
-                chance=SeededChance(0),
+                sampling=self.sampling,
+                chance=chance(),
                 lanes=lanes,
+                rule=self.rule,
             )
             compared = compare(plain, decoding)
             results.append((name, gamma, lanes, compared.counts, compared.fork))
@@ -115,11 +134,14 @@ class Checker:
 def run(args: argparse.Namespace) -> int:
     from experiments.controls import noticed
 
-    drafts = args.drafts.split(",")
     prompts = load_prompts(args.prompt_set)[: args.prompts]
     set_threads(args.threads)
-    setting = (args.model, drafts, args.gammas, args.tokens, args.lanes)
-    checker = Checker(*setting)
+    if check_rule(args.rule) != "coupled" and args.temperature > 0:
+        raise ValueError(
+            f"--temperature {args.temperature:g} with --rule {args.rule} promises the target's distribution, not its text; "
+            "give -T 0 or --rule coupled"
+        )
+    checker = Checker(args)
     _check_fit(checker, prompts, args.prompt_set)
     unsafe = _probe(checker)
     if unsafe:
@@ -132,8 +154,7 @@ def run(args: argparse.Namespace) -> int:
         return 1
     controls = noticed(checker.model, next(iter(checker.drafts.values())), prompts[0].tokens)
     try:
-        found = _results(checker, setting, prompts, args.workers, args.threads)
-        results = list(_progress(found, prompts))
+        results = list(_progress(_results(checker, args, prompts), prompts))
     except ValueError as error:  # the request was checked above: this is the engine's own
         print(json.dumps({"fault": str(error), "identical": None}) if args.json else f"no claim: {error}")  # fmt: skip
         return 1
@@ -163,27 +184,27 @@ def _probe(checker: Checker) -> list[int]:
 _worker: Checker | None = None  # of a worker process
 
 
-def _start_worker(setting: tuple, threads: int) -> None:
+def _start_worker(args: argparse.Namespace) -> None:
     global _worker
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the parent's to handle
-    set_threads(threads)
-    _worker = Checker(*setting)
+    set_threads(args.threads)
+    _worker = Checker(args)
 
 
 def _check(prompt: Prompt) -> list[tuple]:
     return _worker.check(prompt)
 
 
-def _results(checker, setting, prompts, workers: int | None, threads: int) -> Iterable[list[tuple]]:
+def _results(checker, args: argparse.Namespace, prompts: list[Prompt]) -> Iterable[list[tuple]]:
     """check(prompt) of every prompt, in order, here or in several processes."""
     cores = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
-    workers = min(workers or min(cores, 4), len(prompts))
+    workers = min(args.workers or min(cores, 4), len(prompts))
     if workers == 1:
         yield from map(checker.check, prompts)
         return
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), _start_worker, (setting, threads))
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), _start_worker, (args,))
     try:
         yield from pool.map(_check, prompts)
     finally:
@@ -216,6 +237,10 @@ def summarise(args, prompts: list[Prompt], results: list[list[tuple]], controls:
     return {
         "identical": total.identical if all(controls.values()) else None,
         "lanes": args.lanes,
+        "rule": args.rule,
+        "temperature": args.temperature,
+        "seed": args.seed,
+        "draft_stop": args.draft_stop,
         "threads": args.threads,
         "torch": torch.__version__,
         "prompts": len(prompts),
@@ -256,7 +281,8 @@ def lines(report: dict) -> list[str]:
         out.append(dead_line(report["dead"]))
     out.append(
         f"{verdict[report['identical']]}. {total['tokens']:,} tokens of {total['texts']:,} texts "
-        f"({report['prompts']} prompts, gamma {_span(report['gammas'])}), "
+        f"({report['prompts']} prompts, gamma {_span(report['gammas'])}, T {report['temperature']:g}, "
+        f"rule {report['rule']}), "
         f"{total['rows']:,} rows of logits and {total['entries']:,} cache entries compared bit for bit "
         f"{lanes} ({report['threads']} thread{'s' * (report['threads'] > 1)}, torch {report['torch']})"
     )

@@ -46,6 +46,7 @@ class Setting:
     window: int = 64
     seeds: tuple[int, ...] = (1, 2, 3)
     most_gamma: int = 10
+    rule: str = "token"
     progress: Callable[[str], None] = field(default=lambda what: None)
     _texts: tuple[float, Texts] | None = None
 

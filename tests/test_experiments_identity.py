@@ -171,7 +171,7 @@ def test_the_command_counts_what_it_compared(folder, prompt_set, capsys):
     assert report["without_lanes"]["texts"] == 3
     assert small(folder, prompt_set, "--drafts", "rtn3", "--gammas", "1,4") == 0
     out, err = capsys.readouterr()
-    assert "identical: yes. 54 tokens of 6 texts (3 prompts, gamma 1, 4)" in out
+    assert "identical: yes. 54 tokens of 6 texts (3 prompts, gamma 1, 4, T 0, rule token)" in out
     assert "\r" not in out + err and "\x1b" not in out + err  # no bar outside a terminal
 
 
