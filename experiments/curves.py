@@ -95,6 +95,12 @@ def curve(record: dict, weights: np.ndarray | None = None) -> Curve:
     )
 
 
+def rule_text(record: dict) -> str:
+    """The record's rule as the end of a phrase, as in `, rule block`; nothing for the default one."""
+    rule = record.get("inputs", {}).get("rule", "token")
+    return "" if rule == "token" else f", rule {rule}"
+
+
 def by_kind(record: dict) -> dict[str, Curve]:
     """kind of prompt -> the Curve over its prompts alone."""
     kinds = np.array(record["result"]["kinds"])

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from specdec.replay import acceptance_given_output, replay
+from specdec.replay_rules import replay_rule
 
 if TYPE_CHECKING:  # these import torch, which figures and tables need not wait for
-    from experiments.setting import Setting
+    from torch import Tensor
+
+    from experiments.setting import Setting, Texts
+    from specdec.replay import Expected
 
 NAME = "estimate"
 VERSION = 1
@@ -30,44 +33,61 @@ def identity(point: dict, setting: Setting) -> dict:
         window=setting.window,
         seeds=list(setting.seeds),
         gammas=setting.most_gamma,
-        rule="token",
+        rule=setting.rule,
         **point,
     )
 
 
 def run(point: dict, setting: Setting) -> dict:
     """Expected counts by prompt and gamma, and what the draft costs."""
-    import torch
+    texts, q = scored(point, setting)
+    return {
+        **about(point, setting, texts, q),
+        **counts(replayed(setting.rule, texts, q, setting), texts, setting),
+    }
 
+
+def scored(point: dict, setting: Setting) -> tuple[Texts, Tensor]:
+    """The texts of the point's temperature, and its draft's laws (N, L, V) along them."""
     temperature, draft = point["temperature"], setting.draft(point["draft"])
     texts = setting.texts(temperature)
     setting.progress(f"scoring with {point['draft']} at T = {temperature:g}")
-    q = setting.score(draft.module, texts, temperature)
-    chosen = texts.tokens[..., None]
-    p_x, q_x = (law.gather(-1, chosen)[..., 0].double().numpy() for law in (texts.laws, q))
-    a = acceptance_given_output(p_x, q_x)
-    overlap = torch.minimum(texts.laws, q).sum(-1)[:, : setting.window].double().numpy()
-    expected = [replay(a, gamma, setting.window) for gamma in range(1, setting.most_gamma + 1)]
-    counts = {
-        name: _by_prompt(np.stack([getattr(e, name) for e in expected], axis=1), texts, setting)
+    return texts, setting.score(draft.module, texts, temperature)
+
+
+def replayed(rule: str, texts: Texts, q: Tensor, setting: Setting) -> list[Expected]:
+    """Replay's counts of each text, for gamma 1 ... setting.most_gamma."""
+    laws = (law.numpy() for law in (texts.laws, q))
+    gammas = range(1, setting.most_gamma + 1)
+    return replay_rule(rule, *laws, texts.tokens.numpy(), gammas, setting.window)
+
+
+def counts(expected: list[Expected], texts: Texts, setting: Setting) -> dict:
+    """Expected counts (prompts, gammas)."""
+    return {
+        name: by_prompt(np.stack([getattr(e, name) for e in expected], axis=1), texts, setting)
         for name in ("rounds", "checked", "accepted", "full_rounds")
     }
+
+
+def about(point: dict, setting: Setting, texts: Texts, q: Tensor) -> dict:
+    """What does not depend on the rule: prompts, overlap, the three c's."""
+    overlap = texts.laws.minimum(q).sum(-1)[:, : setting.window].double().numpy()
     cost = setting.cost(point["draft"])
     return {
-        "gammas": [e.gamma for e in expected],
+        "gammas": list(range(1, setting.most_gamma + 1)),
         "prompts": [prompt.id for prompt in setting.prompts],
         "kinds": [prompt.kind for prompt in setting.prompts],
-        **counts,
-        "overlap": _by_prompt(overlap.sum(1, keepdims=True), texts, setting),
-        "positions": _by_prompt(np.full((len(a), 1), float(setting.window)), texts, setting),
+        "overlap": by_prompt(overlap.sum(1, keepdims=True), texts, setting),
+        "positions": by_prompt(np.full((len(q), 1), float(setting.window)), texts, setting),
         "c": {"nominal": cost.nominal, "weights": cost.weights, "with_cache": cost.with_cache},
         "mean_context": setting.mean_context,
         "window": setting.window,
-        "seeds": len(setting.seeds) if temperature else 1,
+        "seeds": len(setting.seeds) if point["temperature"] else 1,
     }
 
 
-def _by_prompt(values: np.ndarray, texts, setting: Setting) -> list[list[float]]:
+def by_prompt(values: np.ndarray, texts, setting: Setting) -> list[list[float]]:
     """(N, columns) of texts -> (prompts, columns), seeds added; nine digits are more than replay resolves."""
     total = np.zeros((len(setting.prompts), values.shape[1]))
     np.add.at(total, texts.owner.numpy(), values)

@@ -1,8 +1,9 @@
 """Continue a prompt, drafting at low precision, and stream the text.
 
 The prompt and its continuation go to stdout as they come. One line on stderr closes: rounds, alpha (accepted /
-checked), tokens per pass, and whether the text is that of plain decoding. At temperature 0 plain decoding is run too and
-the two are compared; above it the text is drawn from exactly the target's distribution, whatever the draft.
+checked), tokens per pass, and whether the text is that of plain decoding. At temperature 0, and at any with --rule coupled, plain
+decoding is run too and the two are compared; otherwise the text is drawn from exactly the target's distribution, whatever the
+draft.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
         rounds += done
         show(decoder.feed(emitted))
     show(decoder.finish() + "\n")
-    result = _result(args.draft, request, tokens, rounds)
+    result = _result(args.draft, args.draft_stop, request, tokens, rounds)
     if args.json:
         print(json.dumps(result, allow_nan=False))
     else:
@@ -51,7 +52,9 @@ def _steps(request: Request):
         yield from ((done.emitted, [done]) for done, _ in request.rounds())
 
 
-def _result(draft: str, request: Request, tokens: list[int], rounds: list) -> dict:
+def _result(
+    draft: str, stop: str | None, request: Request, tokens: list[int], rounds: list
+) -> dict:
     """Everything about the finished text, for the closing line and for --json."""
     from specdec.record import Totals
 
@@ -68,13 +71,15 @@ def _result(draft: str, request: Request, tokens: list[int], rounds: list) -> di
         return result
     result |= {
         "gamma": request.gamma,
+        "rule": request.rule,
+        "draft_stop": stop,
         "rounds": totals.rounds,
         "alpha": totals.alpha,
         "tokens_per_pass": totals.tokens_per_pass,
         "identical": None,
         "fork": None,
     }
-    if request.sampling.temperature == 0:
+    if request.comparable:
         plain = list(request.plain())
         forks = (i for i, (a, b) in enumerate(zip_longest(plain, tokens)) if a != b)
         result |= {"fork": next(forks, None), "identical": plain == tokens}
@@ -84,8 +89,9 @@ def _result(draft: str, request: Request, tokens: list[int], rounds: list) -> di
 def _closing_line(result: dict) -> str:
     if result["draft"] == "none":
         return f"plain decoding: {len(result['tokens'])} tokens, one target pass each"
+    rule = "" if result["rule"] == "token" else f"rule {result['rule']}, "
     line = (
-        f"{result['draft']}, gamma {result['gamma']}, T {result['temperature']:g}: "
+        f"{result['draft']}, {rule}gamma {result['gamma']}, T {result['temperature']:g}: "
         f"{result['rounds']} rounds, alpha {_ratio(result['alpha'])}, "
         f"{_ratio(result['tokens_per_pass'])} tokens per pass; "
     )

@@ -1,13 +1,12 @@
 """Check that speculative text equals plain text, bit for bit: greedy text, and at any temperature that of --rule coupled.
 
 Every prompt is decoded plainly once and with every draft and draft length. Tokens, the target's logits behind each of them, and
-both caches at the end are compared bit for bit. Under the coupled rule draft and target draw with the same noise, keyed by seed
-and position, so that the text is the target's own with any draft; the other rules promise that at temperature 0 alone. All passes are padded to one row count ("lanes"),
-because the order of floating-point sums changes with the number of rows; whether lanes suffice on this machine is probed
-first, and nothing is claimed where they do not. --lanes off shows what happens without.
+both caches at the end are compared bit for bit. Under the coupled rule draft and target draw with the same noise, keyed by
+seed and position, so that the text is the target's own with any draft; the other rules promise that at temperature 0 alone.
 
-Nothing is claimed either of an engine that is broken alike on both sides (NaN, logits or a cache of zeros): such engines are planted
-first, and the comparison must refuse each of them.
+All passes are padded to one row count ("lanes"), because the order of floating-point sums changes with the number of rows;
+whether lanes suffice on this machine is probed first, and nothing is claimed where they do not. --lanes off shows what
+happens without.
 
 Exit code 1 where anything differs or is no evidence: a fork is shown with its position, both tokens and the top-2 margin.
 """

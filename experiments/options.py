@@ -64,6 +64,36 @@ def add_sampling(parser: argparse.ArgumentParser, temperature: float = 1.0) -> N
     parser.add_argument("--seed", type=whole(0), default=1, help="of all chance (default: 1)")
 
 
+def add_rule(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rule", default="token", metavar="NAME",
+                        help="acceptance rule: token, block, match, coupled (`selfdraft list`; default: token)")  # fmt: skip
+
+
+def check_rule(name: str) -> str:
+    """The rule's name. Raises ValueError where there is no such rule."""
+    from specdec.accept import RULES
+
+    if name not in RULES:
+        raise ValueError(f"--rule {name!r} is unknown; there are {', '.join(RULES)}")
+    return name
+
+
+def add_draft_stop(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--draft-stop", metavar="KIND:X",
+                        help="end a round's drafting behind a token that the draft was not sure of: prob:0.4 where it gave it "
+                        "less than 0.4, entropy:2 where its law had more than 2 nats (default: draft gamma always)")  # fmt: skip
+
+
+def draft_stop(text: str | None):
+    """The confidence stop that --draft-stop asks for, None where it asks for none. Raises ValueError naming the option."""
+    from specdec.drafts.confidence import parse_stop
+
+    try:
+        return None if text is None else parse_stop(text)
+    except ValueError as error:
+        raise ValueError(f"--draft-stop {error}") from None
+
+
 def add_lanes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lanes",

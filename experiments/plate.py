@@ -13,7 +13,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from experiments.options import add_model, add_threads, set_threads, whole
+from experiments.options import add_model, add_rule, add_threads, check_rule, set_threads, whole
 from experiments.paths import DATA, REFERENCE, RESULTS
 
 
@@ -27,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="start positions counted behind each prompt (default: 64)")  # fmt: skip
     parser.add_argument("--seeds", type=whole(1, 100), default=3, metavar="N",
                         help="texts drawn from each prompt at T > 0 (default: 3)")  # fmt: skip
+    add_rule(parser)
     parser.add_argument("--fresh", action="store_true", help="measure again what is recorded")
     parser.add_argument("--all", action="store_true",
                         help="print the whole grid, and what rows that are not free change")  # fmt: skip
@@ -61,6 +62,7 @@ def run(args: argparse.Namespace) -> int:
         load_prompts(args.prompts),
         window=args.window,
         seeds=tuple(range(1, args.seeds + 1)),
+        rule=check_rule(args.rule),
     )
     setting.check()
     store = Store(out)

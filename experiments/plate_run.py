@@ -29,14 +29,14 @@ POINTS = [
 def identity(point: dict, setting: Setting) -> dict:
     """Everything the result depends on; the prompts of the estimate do not come in."""
     own = {"prompts": PROMPT.decode(), "tokens": TOKENS, "seed": SEED, "lanes": LANES}
-    return {**setting.identity(version=VERSION, rule="token", **point), **own}
+    return {**setting.identity(version=VERSION, rule=setting.rule, **point), **own}
 
 
 def run(point: dict, setting: Setting) -> dict:
     """Counts of the rounds, the text, the rounds one by one, and at temperature 0 whether it is the plain text."""
-    from micro.chance import SeededChance
     from micro.generate import generate as plain
     from micro.sampling import Sampling
+    from specdec.accept import chance_for
     from specdec.decode import generate
     from specdec.drafts.model import ModelDraft
 
@@ -52,12 +52,13 @@ def run(point: dict, setting: Setting) -> dict:
         max_new_tokens=TOKENS,
         gamma=point["gamma"],
         sampling=sampling,
-        chance=SeededChance(SEED, PROMPT_ID),
+        chance=chance_for(setting.rule, SEED, PROMPT_ID),
         lanes=LANES,
+        rule=setting.rule,
     )
     identical = None
     if sampling.temperature == 0:
-        chance = SeededChance(SEED, PROMPT_ID)
+        chance = chance_for(setting.rule, SEED, PROMPT_ID)
         text = plain(setting.model, PROMPT, TOKENS, sampling, chance, lanes=LANES)
         identical = list(made.tokens) == text
     trace = [_round(one) for one in made.rounds]

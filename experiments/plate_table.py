@@ -6,7 +6,7 @@ import csv
 import io
 from dataclasses import asdict, dataclass
 
-from experiments.curves import C_NAMES, HEADLINE_C, Curve, curve, paired_difference
+from experiments.curves import C_NAMES, HEADLINE_C, Curve, curve, paired_difference, rule_text
 from experiments.stats import Interval
 from specdec.record import Totals
 from specdec.theory import tokens_per_pass
@@ -96,8 +96,8 @@ def first_screen(estimates: list[dict], runs: list[dict]) -> list[str]:
     seeds = max(record["result"]["seeds"] for record in estimates)
     return [
         f"Does self-drafting pay?  {verdict(curves)}",
-        f"Estimated by replay: {len(result['prompts'])} prompts, {result['window']}-token windows, {seeds} seeds at T > 0; "
-        "bfloat16 target; [95% over prompts]",
+        f"Estimated by replay{rule_text(estimates[0])}: {len(result['prompts'])} prompts, {result['window']}-token windows, "
+        f"{seeds} seeds at T > 0; bfloat16 target; [95% over prompts]",
         "draft     T    best γ  α      tokens/pass        formula   est. speed-up at c (weights)   with cache",
         *(_best_line(one) for one in sorted(curves, key=lambda x: (-x.temperature, _rank(x)))),
         _naive_line(curves),

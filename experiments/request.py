@@ -12,7 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.options import add_lanes, add_model, add_sampling, add_threads, set_threads, whole
+from experiments.options import (
+    add_draft_stop,
+    add_lanes,
+    add_model,
+    add_rule,
+    add_sampling,
+    add_threads,
+    check_rule,
+    draft_stop,
+    set_threads,
+    whole,
+)
 from micro.files import FileFault, read_bytes
 
 if TYPE_CHECKING:  # these import torch, which --help need not wait for
@@ -36,8 +47,8 @@ def add_request(parser: argparse.ArgumentParser, draft: str, new_tokens: int, t:
                         help="stop after so many; the context is another limit (default: %(default)s)")  # fmt: skip
     parser.add_argument("--stop", action="append", default=[], metavar="STR",
                         help="end behind this string; may be given more than once")  # fmt: skip
-    parser.add_argument("--rule", default="token", metavar="NAME",
-                        help="acceptance rule (`selfdraft list`; default: token)")  # fmt: skip
+    add_rule(parser)
+    add_draft_stop(parser)
     add_sampling(parser, t)
     add_lanes(parser)
     add_model(parser)
@@ -60,10 +71,15 @@ class Request:
     seed: int
 
     def chance(self):
-        """The one stream of chance of this text, from its start."""
-        from micro.chance import SeededChance
+        """The chance of this text, from its start: the same for plain decoding."""
+        from specdec.accept import chance_for
 
-        return SeededChance(self.seed, "prompt")
+        return chance_for(self.rule, self.seed, "prompt")
+
+    @property
+    def comparable(self) -> bool:
+        """Whether the text must be that of plain decoding, token by token, and not only in distribution."""
+        return self.sampling.temperature == 0 or self.rule == "coupled"
 
     def rounds(self):
         """specdec.decode.rounds of this request."""
@@ -104,24 +120,22 @@ def open_request(args: argparse.Namespace) -> Request:
     set_threads(args.threads)
     from micro.generate import check_request
     from micro.sampling import Sampling
-    from specdec.accept import RULES
     from specdec.drafts import make_draft
 
-    if args.rule not in RULES:
-        raise ValueError(f"--rule {args.rule!r} is unknown; there are {', '.join(RULES)}")
+    rule, ends = check_rule(args.rule), draft_stop(args.draft_stop)
     model = open_model(args.model)
     check_request(prompt, args.max_new_tokens, model.context, model.vocab)
     check_gamma(args.gamma, args.lanes, model.context)
     return Request(
         model,
         prompt,
-        None if args.draft == "none" else make_draft(model, args.draft),
+        None if args.draft == "none" else make_draft(model, args.draft, ends),
         Sampling(args.temperature, args.top_k, args.top_p),
         args.gamma,
         args.max_new_tokens,
         stop,
         args.lanes,
-        args.rule,
+        rule,
         args.seed,
     )
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from experiments.curves import HEADLINE_C, Curve, by_kind, curve
+from experiments.curves import HEADLINE_C, Curve, by_kind, curve, rule_text
 from experiments.store import canonical
 
 UNREADABLE = (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError)
@@ -98,7 +98,7 @@ def sample_text(found: Shown) -> str:
     seeds = max(record["result"].get("seeds", 1) for record in found.records)
     return (
         f"{len(result['prompts'])} prompts, windows of {result.get('window')} tokens, {seeds} "
-        f"{'seed' if seeds == 1 else 'seeds'} at T > 0."
+        f"{'seed' if seeds == 1 else 'seeds'} at T > 0{rule_text(found.records[0])}."
     )
 
 
