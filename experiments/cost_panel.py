@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
+from experiments.palette import FATES, paint
 from micro.files import read_json
 from specdec.record import Round, Totals
 from specdec.theory import tokens_per_pass
@@ -61,14 +62,19 @@ def nominal_bits(draft: str) -> int:
         return read_json(Path(draft) / "config.json")["quantization"]["bits"]
 
 
-def panel_lines(costs: dict, rounds: list[Round]) -> list[str]:
+def panel_lines(costs: dict, rounds: list[Round], coloured: bool = False) -> list[str]:
+    """Counts with the marks of the legend, c's with their speed-ups, and the time lines."""
     totals, c, speed = costs["totals"], costs["c"], costs["estimated_speed_up"]
+    finals = [done.final for done in rounds]
     counts = [
         ("rounds", totals["rounds"]),
         ("proposed", totals["proposed"]),
         ("checked", totals["checked"]),
         ("accepted", totals["accepted"]),
+        ("rejected", totals["checked"] - totals["accepted"]),
         ("thrown away", costs["thrown_away"]),
+        ("correction", finals.count("correction")),
+        ("bonus", finals.count("bonus")),
         ("emitted", totals["emitted"]),
         ("alpha = accepted / checked", _two(costs["alpha"])),
         ("tokens per pass = emitted / rounds", _two(costs["tokens_per_pass"])),
@@ -79,10 +85,16 @@ def panel_lines(costs: dict, rounds: list[Round]) -> list[str]:
         "weights": "weight bytes of draft / target (target in bfloat16)",
         "with_cache": f"with a bfloat16 cache at {costs['mean_context']} tokens",
     }
-    lines = [f"  {name:36}{value:>6}" for name, value in counts]
+    lines = [f"{_mark(name, coloured)} {name:36}{value:>6}" for name, value in counts]
     lines += ["", "  c       estimated speed-up"]
     lines += [f"  {c[key]:.3f}   {_two(speed[key])}   {what}" for key, what in names.items()]
     return [*lines, "", *time_lines(rounds, c["weights"])]
+
+
+def _mark(name: str, coloured: bool) -> str:
+    """The mark of a fate, a space for any other count."""
+    fate = FATES.get(name)
+    return paint(fate.mark, fate.colour, coloured) if fate else " "
 
 
 def time_lines(rounds: list[Round], c: float) -> list[str]:

@@ -1,8 +1,8 @@
 """How every figure looks and is written: colours, markers, labels that keep apart, captions; the same bytes each time.
 
-Colours are Okabe and Ito's (2008), told apart by colour-blind readers; a marker and a line style say the same once more. A
-figure is 8 inches wide with text of 9 points or above: a README shows it at about 800 pixels. Only matplotlib's Figure is
-used, no pyplot: no display is asked for, no global backend set, and a figure is freed with its last reference.
+Colours and markers are those of experiments/palette.py; a line style says the same once more. A figure is 8 inches wide with
+text of 9 points or above: a README shows it at about 800 pixels. Only matplotlib's Figure is used, no pyplot: no display is
+asked for, no global backend set, and a figure is freed with its last reference.
 """
 
 from __future__ import annotations
@@ -17,16 +17,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-# placeholders that a page may replace, so that a figure follows its theme
-INK, MUTED, GRID, PAPER, ALARM = "#1b1d21", "#666b73", "#e2e4e8", "#ffffff", "#a33b00"
-# (colour, marker) of the first draft, the second, ...
-LOOKS = (
-    ("#0072b2", "o"),
-    ("#d55e00", "s"),
-    ("#009e73", "^"),
-    ("#cc79a7", "D"),
-    ("#e69f00", "v"),
-    ("#56b4e9", "P"),
+from experiments import palette
+from experiments.palette import THEME
+
+# the light theme; a page replaces these by its own, so that a figure follows the reader's setting
+INK, MUTED, GRID, PAPER, ALARM = (
+    THEME[name][0] for name in ("ink", "muted", "grid", "paper", "alarm")
 )
 WIDTH, CAPTION_COLUMNS = 8.0, 116
 SIZE, PNG_DPI = 9.0, 200
@@ -69,7 +65,7 @@ def styled(salt: str = "") -> AbstractContextManager:
 
 def look(drafts: list[str], draft: str) -> dict:
     """Colour and marker of a draft among the drafts of a figure."""
-    colour, marker = LOOKS[drafts.index(draft) % len(LOOKS)]
+    colour, marker = palette.look(drafts, draft)
     return {"color": colour, "marker": marker}
 
 

@@ -1,27 +1,62 @@
-"""Pieces of the HTML page: escaped text, tables, figures that follow the page's theme, a run's rounds. Pure functions."""
+"""Pieces of the HTML page: escaped text, tables, figures that follow the page's theme, data for its scripts. Pure functions."""
 
 from __future__ import annotations
 
 import html
+import json
 import re
 from collections.abc import Iterable, Sequence
 
-from experiments.figure_style import ALARM, GRID, INK, MUTED, PAPER
+from experiments.page_text import byte, visible
+from experiments.palette import FATES, THEME
 
-VARIABLES = {INK: "--ink", MUTED: "--muted", GRID: "--grid", PAPER: "--paper", ALARM: "--alarm"}
+INKS = (
+    "ink",
+    "muted",
+    "grid",
+    "paper",
+    "alarm",
+)  # what a figure draws in, beside the drafts' own colours
 
 
 def text(value: object) -> str:
     """Anything as HTML text; also right inside an attribute's double quotes."""
-    return html.escape(str(value))
+    return html.escape(visible(str(value)))
 
 
-def section(title: str, *parts: str) -> str:
-    return "\n".join([f"<section>\n<h2>{text(title)}</h2>", *parts, "</section>"])
+def data_script(name: str, value: object) -> str:
+    """Strict JSON that no HTML parser can take for a tag, and no script for more than data.
+
+    Raises ValueError on NaN and infinity.
+    """
+    # ASCII alone: U+2028, U+2029 and halves of pairs are escaped by json itself
+    body = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    for sign in "<>&":
+        body = body.replace(sign, f"\\u{ord(sign):04x}")
+    return f'<script type="application/json" id="{name}">{body}</script>'
+
+
+def section(title: str, *parts: str, name: str = "") -> str:
+    """A section under its own heading, which a link may name."""
+    name = name or re.sub(r"[^a-z]+", "-", title.lower()).strip("-")
+    head = f'<section aria-labelledby="{name}">\n<h2 id="{name}">{text(title)}</h2>'
+    return "\n".join([head, *parts, "</section>"])
+
+
+def contents(sections: Iterable[str]) -> str:
+    """Links to the sections, in their order."""
+    heads = [re.search(r'<h2 id="([^"]*)">(.*?)</h2>', part) for part in sections]
+    links = "".join(f'<li><a href="#{head[1]}">{head[2]}</a></li>' for head in heads)
+    return f'<nav aria-label="sections"><ul>{links}</ul></nav>'
 
 
 def paragraph(words: str) -> str:
     return f"<p>{text(words)}</p>"
+
+
+def missing(what: str, command: str) -> str:
+    """What a section says whose records are not there."""
+    return f'<p class="missing">{text(what)} <code>{text(command)}</code></p>'
 
 
 def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -32,7 +67,8 @@ def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[object]]) -
         values = "".join(f"<td>{'–' if value is None else text(value)}</td>" for value in others)
         lines.append(f'<tr><th scope="row">{text(first)}</th>{values}</tr>')
     body = "\n".join(lines)
-    return f'<div class="wide" tabindex="0"><table>\n<caption>{text(caption)}</caption>\n{body}\n</table></div>'
+    label = f'role="region" tabindex="0" aria-label="{text(caption)}"'
+    return f'<div class="wide" {label}><table>\n<caption>{text(caption)}</caption>\n{body}\n</table></div>'
 
 
 def details(summary: str, *parts: str) -> str:
@@ -51,33 +87,10 @@ def figure(svg: str, name: str, description: str) -> str:
     body = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", body, flags=re.S)
     body = re.sub(r'\bid="', f'id="{name}-', body)
     body = re.sub(r'(href="#|url\(#)', rf"\1{name}-", body)
-    for colour, variable in VARIABLES.items():
-        body = body.replace(colour, f"var({variable})")
+    for variable in INKS:
+        body = body.replace(THEME[variable][0], f"var(--{variable})")
     label = f'<svg role="img" aria-label="{text(description)}" '
     return f'<figure class="wide" tabindex="0">\n{label}{body[len("<svg ") :].rstrip()}\n</figure>'
-
-
-def bytes_as_text(tokens: Iterable[int]) -> str:
-    """Bytes as a reader sees them: UTF-8, control characters but newline and tab escaped as in \\x1b."""
-    decoded = bytes(tokens).decode("utf-8", "backslashreplace")
-    return "".join(
-        c if c >= " " and c != "\x7f" or c in "\n\t" else f"\\x{ord(c):02x}" for c in decoded
-    )
-
-
-def byte(token: int) -> str:
-    """One byte, spaces and line ends visible."""
-    shown = {10: "⏎", 9: "⇥", 32: "␣"}.get(token)
-    return shown or (chr(token) if 32 < token < 127 else f"\\x{token:02x}")
-
-
-MARKS = {  # class -> (mark, what it means); the mark tells them apart without colour
-    "accepted": ("", "accepted draft token"),
-    "rejected": ("✗", "rejected draft token"),
-    "thrown": ("·", "thrown away: drafted behind the rejection, or behind the limit"),
-    "correction": ("↦", "the target's own token in place of the rejected one"),
-    "bonus": ("+", "the target's own token after a fully accepted round"),
-}
 
 
 def rounds(trace: list[dict]) -> str:
@@ -87,21 +100,28 @@ def rounds(trace: list[dict]) -> str:
 
 
 def legend() -> str:
-    """What the marks of `rounds` mean."""
-    parts = [f"{_token(name, 'x')} {text(meaning)}" for name, (_, meaning) in MARKS.items()]
-    return f'<p class="legend">{"; ".join(parts)}.</p>'
+    """What the marks of tokens mean, in the order and with the marks of the terminal's legend."""
+    items = "\n".join(
+        f"<li>{token(name, fate.mark)} {text(name)}: {text(fate.meaning)}</li>"
+        for name, fate in FATES.items()
+    )
+    return f'<ul class="legend" aria-label="marks of tokens">\n{items}\n</ul>'
 
 
 def _round(one: dict) -> str:
     accepted, checked = one["accepted"], one["checked"]
-    kinds = ["accepted"] * accepted + ["rejected"] * (checked - accepted)
-    kinds += ["thrown"] * (len(one["drafted"]) - len(kinds))
-    marked = [_token(kind, byte(token)) for kind, token in zip(kinds, one["drafted"])]
+    fates = ["accepted"] * accepted + ["rejected"] * (checked - accepted)
+    fates += ["thrown away"] * (len(one["drafted"]) - len(fates))
+    marked = [_marked(fate, of) for fate, of in zip(fates, one["drafted"])]
     if one["final"]:
-        marked.append(_token(one["final"], byte(one["emitted"][-1])))
+        marked.append(_marked(one["final"], one["emitted"][-1]))
     return " ".join(marked)
 
 
-def _token(kind: str, shown: str) -> str:
-    mark, meaning = MARKS[kind]
-    return f'<span class="t {kind}" title="{text(meaning)}">{mark}{text(shown)}</span>'
+def _marked(fate: str, of: int) -> str:
+    return token(fate, FATES[fate].mark + byte(of), f"{byte(of)}: {fate}")
+
+
+def token(fate: str, shown: str, label: str = "") -> str:
+    title = f' title="{text(label)}"' if label else ""
+    return f'<span class="t {fate.split()[0]}"{title}>{text(shown)}</span>'

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from experiments import estimate, plate_run
+    from experiments import estimate, plate_run, rounds_run
     from experiments.curves import curve
     from experiments.plate_table import (
         estimate_rows,
@@ -70,6 +70,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"selfdraft plate: {note}", file=sys.stderr)
     runs, ran = measure(plate_run, setting, store, args.fresh)
     estimates, estimated = measure(estimate, setting, store, args.fresh)
+    recorded, stepped = measure(rounds_run, setting, store, args.fresh)
     curves = [curve(record) for record in estimates]
     rows = run_rows(runs, curves) + estimate_rows(curves)
     if args.csv:
@@ -81,12 +82,14 @@ def run(args: argparse.Namespace) -> int:
         if args.all:
             print("\n".join(grid(rows) + sensitivity(curves)))
     _draw(store, out)
+    measured, points = ran + estimated + stepped, len(runs) + len(estimates) + len(recorded)
+    code = 0 if args.reference else _agreement(estimates, args.json)
     print(
-        f"Measured {ran + estimated} points, {len(runs) + len(estimates) - ran - estimated} were on record. "
-        f"Records, figures, page: {out}/",
+        f"Measured {measured} points, {points - measured} were on record, beside their figures. "
+        f"The page: {out / 'index.html'}",
         file=sys.stderr if args.json else sys.stdout,
     )
-    return 0 if args.reference else _agreement(estimates, args.json)
+    return code
 
 
 def _draw(store, out: Path) -> None:

@@ -15,31 +15,15 @@ import argparse
 import json
 import shutil
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
+from experiments.cells import Cell, cells
 from experiments.cost_panel import cost_panel, panel_lines
+from experiments.palette import FATES, fate_entries, legend, paint
 from experiments.request import add_request, open_request
 from experiments.stream_text import StreamText, colours_wanted, show_byte, write_safely
 
-# fate -> (mark, colour: SGR code)
-FATES = {
-    "accepted": ("+", "32"),
-    "rejected": ("x", "31"),
-    "thrown away": ("-", "90"),
-    "correction": (">", "33"),
-    "bonus": ("*", "36"),
-}
 CELL = 8  # columns of a token with its mark
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One token of a round, what became of it, and both probabilities; a token of the target's own has no q."""
-
-    token: int
-    fate: str
-    p: float | None
-    q: float | None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,28 +50,11 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(_as_json(request, args, rounds, ended, costs), allow_nan=False))
         return 0
-    _write([legend(coloured), ""])
+    _write([legend(fate_entries(), coloured), ""])
     text = StreamText()
     write_safely(sys.stdout, text.feed(tokens) + text.finish() + "\n\n")
-    _write(panel_lines(costs, rounds))
+    _write(panel_lines(costs, rounds, coloured))
     return 0
-
-
-def cells(done) -> list[Cell]:
-    """The drafted tokens in order with their fates, then the target's own token, if there is one.
-
-    A drafted token is rejected where it was judged and not kept. An accepted token that is the last before a stop is kept;
-    what lies behind it was never judged.
-    """
-    kept = set(done.kept)
-    row = []
-    for node, token in enumerate(done.drafted):
-        judged = node < done.checked
-        fate = "accepted" if node in kept else "rejected" if judged else "thrown away"
-        row.append(Cell(token, fate, done.p[node], done.q[node]))
-    if done.final:
-        row.append(Cell(done.emitted[-1], done.final, done.final_p, None))
-    return row
 
 
 def grid(row: list[Cell], width: int, coloured: bool) -> list[str]:
@@ -104,22 +71,13 @@ def grid(row: list[Cell], width: int, coloured: bool) -> list[str]:
 
 
 def _paint(cell: Cell, coloured: bool) -> str:
-    mark, colour = FATES[cell.fate]
-    text = mark + show_byte(cell.token)
-    padding = " " * (CELL - len(text))
-    return f"\x1b[{colour}m{text}\x1b[0m{padding}" if coloured else text + padding
+    fate = FATES[cell.fate]
+    text = fate.mark + show_byte(cell.token)
+    return paint(text, fate.colour, coloured) + " " * (CELL - len(text))
 
 
 def _probability(value: float | None) -> str:
     return " " * CELL if value is None else f" {value:<{CELL - 1}.3f}"
-
-
-def legend(coloured: bool) -> str:
-    entries = []
-    for fate, (mark, colour) in FATES.items():
-        text = f"{mark} {fate}"
-        entries.append(f"\x1b[{colour}m{text}\x1b[0m" if coloured else text)
-    return "   ".join(entries)
 
 
 def _width() -> int:
@@ -135,6 +93,7 @@ def _as_json(request, args, rounds, ended: str, costs: dict) -> dict:
     return {
         "prompt_ids": request.prompt,
         "draft": args.draft,
+        "draft_stop": args.draft_stop,
         "gamma": request.gamma,
         "temperature": request.sampling.temperature,
         "seed": request.seed,

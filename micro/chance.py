@@ -54,11 +54,15 @@ class SeededChance:
     def __init__(self, seed: int, stream: str = "") -> None:
         self._uniforms = generator_for(seed, stream)
 
+    def uniform(self) -> float:
+        """The stream's next number in [0, 1): every decision takes one."""
+        return self._uniforms.random()
+
     def accept(self, probability: float) -> bool:
-        return self._uniforms.random() < probability
+        return self.uniform() < probability
 
     def draw(self, law: Tensor, position: int) -> int:
-        return inverse_cdf(law, self._uniforms.random())
+        return inverse_cdf(law, self.uniform())
 
 
 class KeyedChance:

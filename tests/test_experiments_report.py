@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -10,18 +11,21 @@ from pathlib import Path
 
 import pytest
 from made_records import fill, made_result
+from made_rounds import add_run
 
-from experiments import estimate, plate_run
+from experiments import estimate, page_tables, plate_run
 from experiments.__main__ import main
 from experiments.figures import FIGURES
-from experiments.page_parts import byte, bytes_as_text, rounds
+from experiments.page_parts import data_script, rounds
+from experiments.page_plate import C_NAMES, READOUTS, plate_data
+from experiments.page_text import byte, bytes_as_text, pieces
 from experiments.plate_table import verdict
-from experiments.report import build_page
+from experiments.report import build_page, by_rule
 from experiments.shown import shown
 from experiments.store import Store
 
 ROOT = Path(__file__).resolve().parents[1]
-VOID = {"meta", "br", "img", "hr", "link"}
+VOID = {"meta", "br", "img", "hr", "link", "input"}
 EVIL = '<script>alert("1")</script>&\'x'
 
 
@@ -54,7 +58,7 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data):
-        if not self.open or self.open[-1] != "style":
+        if not self.open or self.open[-1] not in ("style", "script"):
             self.text.append(data)
 
     @property
@@ -98,20 +102,23 @@ def test_the_answer_comes_first_and_everything_is_there(store):
     page = Page(build_page(store))
     answer = verdict(shown(store.of(estimate.NAME)).curves)
     assert page.words.index(answer) < page.words.index("Best γ")
-    for heading in ("Best γ", "Figures", "By kind of prompt", "The course page", "Every point", "round by round",
-                    "Measured with", "Words", "Make it again"):  # fmt: skip
+    for heading in ("The plate, to play with", "Round by round", "Best γ", "Figures", "By kind of prompt", "The course page",
+                    "Every point", "all rounds on one sheet", "The frontier", "The zoo", "Exactness", "Provenance", "Words",
+                    "Make it again"):  # fmt: skip
         assert heading in page.words
     assert "0.72" in page.words and "made" in page.words
 
 
-def test_the_page_is_self_contained_and_needs_no_script(store):
+def test_the_page_is_self_contained_and_small(store):
     text = build_page(store)
     page = Page(text)
-    assert not page.tags & {"script", "link", "img", "iframe", "object"}
+    assert not page.tags & {"link", "img", "iframe", "object"}
+    assert "default-src 'none'" in text and "script src" not in text
+    assert len(text.encode()) < 3_000_000
     assert all(link.startswith("#") for link in page.links)
     assert not re.search(r"@import|url\((?!#)", text)
     assert page.tags >= {"svg", "table", "details", "dl"}
-    assert text.count("<svg") == len(FIGURES)
+    assert text.count("<svg") == len(FIGURES) + 2  # and the two charts of the plate
     assert "prefers-color-scheme: dark" in text and 'name="viewport"' in text
 
 
@@ -139,11 +146,11 @@ def test_everything_put_in_is_escaped(tmp_path):
     store.append("other", {"x": 1}, {"x": EVIL}, "failed", {"error": EVIL})
     store.notes.append(EVIL)
     text = build_page(store)
-    assert "<script" not in text and 'alert("1")' not in text
+    assert "<script>alert" not in text and 'alert("1")' not in text
     assert EVIL in Page(text).words
 
 
-def test_the_run_shows_what_became_of_each_token(store):
+def test_the_plate_s_run_shows_what_became_of_each_token(store):
     trace = store.of(plate_run.NAME)[0]["result"]["trace"]
     lines = rounds(trace).splitlines()[1:-1]
     kinds = [re.findall(r'class="t (\w+)"', line) for line in lines]
@@ -152,7 +159,10 @@ def test_the_run_shows_what_became_of_each_token(store):
         ["accepted"] * 4 + ["bonus"],
     ]
     shown_tokens = [re.findall(r">([^<]*)</span>", line) for line in lines]
-    assert shown_tokens == [["a", "b", "✗&lt;", "·d", "↦c"], ["␣", "⏎", "\\xc8", "e", "+!"]]
+    assert shown_tokens == [
+        ["+a", "+b", "x&lt;", "-d", "&gt;c"],
+        ["+␣", "+⏎", "+\\xc8", "+e", "*!"],
+    ]
 
 
 def test_bytes_are_shown_whatever_they_are():
@@ -188,7 +198,7 @@ def test_null_values_leave_dashes_and_no_nan(store):
     page = Page(build_page(store))
     assert "No value: rtn4 at T = 0.0, γ = 3." in page.words
     assert "–" in page.words
-    assert "nan" not in page.words.lower()
+    assert not re.search(r"\bnan\b", page.words.lower())
 
 
 def test_failed_points_and_another_version_are_said(tmp_path):
@@ -204,7 +214,7 @@ def test_a_run_without_its_rounds_leaves_them_out(tmp_path):
     made_run(store)
     store.of(plate_run.NAME)[0]["result"].pop("trace")
     page = Page(build_page(store))
-    assert "round by round" not in page.words and "The plate's run" in page.words
+    assert "all rounds on one sheet" not in page.words and "The plate's run" in page.words
 
 
 def test_the_command_writes_the_page_and_imports_no_torch(store, tmp_path):
@@ -228,3 +238,181 @@ def test_a_page_that_cannot_be_written_is_one_line(store, tmp_path, capsys):
     )
     said = capsys.readouterr()
     assert said.err.count("\n") == 1 and "cannot be written" in said.err
+
+
+@pytest.fixture
+def no_figures(monkeypatch):
+    """Drawing takes most of a page's time; what is looked at here is not drawn by matplotlib."""
+    monkeypatch.setattr(page_tables, "figures", lambda records: [])
+
+
+def strings(store: Store) -> dict[str, str]:
+    """Every string that the page shows from its tables: place -> string."""
+    found = {}
+
+    def walk(value, place):
+        if isinstance(value, dict | list):
+            items = value.items() if isinstance(value, dict) else enumerate(value)
+            for name, inner in items:
+                walk(inner, f"{place}/{name}")
+        else:
+            found[place] = value
+
+    for name, body in scripts(build_page(store)).items():
+        walk(json.loads(body, parse_constant=pytest.fail), name)
+    return found
+
+
+def scripts(page: str) -> dict[str, str]:
+    """id -> the text of each data script."""
+    return dict(
+        re.findall(r'<script type="application/json" id="([^"]*)">(.*?)</script>', page, re.S)
+    )
+
+
+def changed(store: Store, change) -> dict[str, str]:
+    """The strings that differ once `change` was applied to the store's records."""
+    before = strings(store)
+    change(store)
+    after = strings(store)
+    assert before.keys() == after.keys()
+    return {place: after[place] for place in after if after[place] != before[place]}
+
+
+def test_one_c_changed_in_one_record_changes_its_own_numbers_and_no_other(store, no_figures):
+    """The nominal c of rtn3 at T = 0.5: of all settings only those of that draft, T and c, and there only what depends on c."""
+    point = {"draft": "rtn3", "temperature": 0.5}
+
+    def change(store):
+        (record,) = [r for r in store.of(estimate.NAME) if r["point"] == point]
+        record["result"]["c"]["nominal"] = 0.2501
+
+    found = changed(store, change)
+    data = plate_data(by_rule(store.of(estimate.NAME)))
+    names = dict(data["controls"])
+    key = [
+        names["draft"].index("rtn3"),
+        names["temperature"].index("0.5"),
+        0,
+        C_NAMES.index("nominal"),
+    ]
+    prefix = ",".join(map(str, key))
+    readout = re.compile(rf"plate-data/settings/{prefix},\d/shown/(\d+)")
+    numbers = [readout.fullmatch(place) for place in found if "/shown/" in place]
+    assert numbers and all(numbers)
+    assert {list(READOUTS)[int(m[1])] for m in numbers} <= {
+        "speed",
+        "by_formula",
+        "c",
+        "best_speed",
+    }
+    assert found[f"plate-data/settings/{prefix},0/shown/{list(READOUTS).index('c')}"] == "0.2501"
+    others = [place for place in found if f"/{prefix}" not in place]
+    assert others == []
+
+
+def test_one_count_changed_in_one_record_changes_the_numbers_of_its_gamma(store, no_figures):
+    """Accepted tokens of rtn4 at T = 1, gamma 3: tokens per pass there, and at no other gamma."""
+
+    def change(store):
+        (record,) = [
+            r
+            for r in store.of(estimate.NAME)
+            if r["point"] == {"draft": "rtn4", "temperature": 1.0}
+        ]
+        for row in record["result"]["accepted"]:
+            row[2] *= 0.5  # of no speed-up the best, before or after
+
+    found = changed(store, change)
+    shown = [place.split("/") for place in found if "/shown/" in place]
+    touched = {
+        (place[2].rsplit(",", 2)[0], place[2].rsplit(",", 1)[1], list(READOUTS)[int(place[4])])
+        for place in shown
+    }
+    data = dict(plate_data(by_rule(store.of(estimate.NAME)))["controls"])
+    draft, temperature = data["draft"].index("rtn4"), data["temperature"].index("1")
+    assert {key for key, _, _ in touched} == {f"{draft},{temperature},0"}
+    numbers = {name for _, gamma, name in touched if gamma == "2"}
+    assert numbers >= {"tokens", "alpha", "speed", "formula", "by_formula"}
+    assert {name for _, gamma, name in touched if gamma != "2"} <= {"best", "best_speed"}
+
+
+def test_one_p_changed_in_a_recorded_run_changes_that_number_alone(tmp_path, no_figures):
+    store = fill(tmp_path)
+    add_run(store)
+
+    def change(store):
+        store.of("rounds")[0]["result"]["rounds"][0]["drafted"][1]["p"] = 0.123
+
+    found = changed(store, change)
+    assert found == {
+        "viewer-data/runs/0/rounds/0/1/facts/0/1": "0.123",
+        "viewer-data/runs/0/rounds/0/1/label": "b, p, of the target 0.123, q, of the draft 0.800, min(1, p / q) 0.125, coin 0.625",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["page_plate.js", "page_viewer.js"])
+def test_the_page_s_scripts_hold_no_formula(name):
+    """Nothing that computes or formats a number: no product, quotient or power, no Math, no parsing, no rounding."""
+    code = (ROOT / "experiments" / name).read_text()
+    code = re.sub(r"^\s*//.*$|\s// .*$", "", code, flags=re.M)
+    code = re.sub(r'"[^"\n]*"', '""', code)
+    assert not re.findall(
+        r"[*/%]|Math|Number|parseInt|parseFloat|toFixed|toPrecision|toLocale|Intl|eval", code
+    )
+    assert not re.findall(r"innerHTML|outerHTML|insertAdjacent|document\.write|DOMParser", code)
+    # sums: strings that are joined, and the number of a step
+    sums = re.findall(r"[\w\]\).]+ [-+] [\w(.]+", re.sub(r'\+ ""|"" \+', "", code))
+    assert set(sums) <= {"now + 1", "now - 1", "length - 1"} | {
+        s for s in sums if s.endswith("length - 1")
+    }
+
+
+def test_data_cannot_leave_its_script():
+    hostile = {"</script><!--": "\u2028\u2029 <script> & \ud800 \x00"}
+    script = data_script("x", hostile)
+    body = scripts(script)["x"]
+    assert json.loads(body) == hostile
+    assert body.isascii() and not set("<>&") & set(body)
+    with pytest.raises(ValueError):
+        data_script("x", [float("nan")])
+
+
+def test_foreign_bytes_are_pieces_that_can_be_told_from_text():
+    data = "é\u202eb\n".encode() + b"\x92\x00\xe2\x82"
+    assert pieces(data) == [["é", False], ["\\u202e", True], ["b\n", False], ["\\x92", True], ["\\x00", True],
+                            ["\\xe2", True], ["\\x82", True]]  # fmt: skip
+
+
+@pytest.mark.parametrize("experiment, command", [
+    ("rounds", "selfdraft run rounds"), ("ladder", "selfdraft run ladder"), ("zoo", "selfdraft run zoo"),
+    ("exact", "selfdraft exact"),
+])  # fmt: skip
+def test_a_section_without_records_names_the_command_that_makes_them(store, experiment, command):
+    assert f"<code>{command}</code></p>" in build_page(store)
+
+
+def test_other_rules_stand_beside_the_plate_s_own(tmp_path, no_figures):
+    """An estimate under another rule is one more choice; figures, tables and the answer stay the token rule's."""
+    store = fill(tmp_path)
+    point = {"draft": "rtn4", "temperature": 1.0}
+    before = verdict(shown(store.of(estimate.NAME)).curves)
+    inputs = {"version": estimate.VERSION, "weights": "made", "rule": "block", **point}
+    store.append(estimate.NAME, inputs, point, "ok", made_result(9.0))
+    page = build_page(store)
+    assert before in Page(page).words
+    data = json.loads(scripts(page)["plate-data"])
+    assert dict(data["controls"])["rule"] == ["token", "block"]
+    assert {key.split(",")[2] for key in data["settings"]} == {"0", "1"}
+
+
+def test_provenance_names_machine_versions_inputs_and_commands(store, no_figures):
+    page = Page(build_page(store))
+    environment = store.of(estimate.NAME)[0]["environment"]
+    for value in (
+        environment["machine"],
+        environment["torch"],
+        environment["python"],
+        "selfdraft plate",
+    ):
+        assert str(value) in page.words

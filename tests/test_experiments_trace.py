@@ -9,7 +9,8 @@ import pytest
 
 from experiments.__main__ import main
 from experiments.cost_panel import WIDTH, time_lines
-from experiments.trace import FATES, cells, grid
+from experiments.palette import FATES, fate_entries, legend, paint, sgr
+from experiments.trace import cells, grid
 from micro.checkpoint import load_model, save_model
 from quant.bytes import pass_bytes
 from quant.formats import parse_format
@@ -19,7 +20,7 @@ from specdec.record import Round
 from specdec.theory import tokens_per_pass
 from tests.byte_model import byte_model
 
-SGR = re.compile(r"\x1b\[(\d+)m")
+SGR = re.compile(r"\x1b\[([\d;]+)m")
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +70,8 @@ def test_every_token_has_its_fate(done, fates):
 
 
 def test_marks_and_colours_both_tell_fates_apart():
-    assert len({mark for mark, _ in FATES.values()}) == len(FATES)
-    assert len({colour for _, colour in FATES.values()}) == len(FATES)
+    assert len({fate.mark for fate in FATES.values()}) == len(FATES)
+    assert len({sgr(fate.colour) for fate in FATES.values()}) == len(FATES)
     row = cells(a_round([97, 10, 200], [0], 2, "correction"))
     plain, coloured = grid(row, 80, False), grid(row, 80, True)
     assert [SGR.sub("", line) for line in coloured] == plain
@@ -79,7 +80,22 @@ def test_marks_and_colours_both_tell_fates_apart():
         "  p  0.100   0.200   0.300   0.250",
         "  q  0.300   0.200   0.100",
     ]
-    assert SGR.findall(coloured[0])[::2] == ["32", "31", "90", "33"]
+    fates = ("accepted", "rejected", "thrown away", "correction")
+    assert SGR.findall(coloured[0])[::2] == [sgr(FATES[fate].colour) for fate in fates]
+
+
+def test_the_legend_names_every_mark_in_its_colour():
+    plain, coloured = legend(fate_entries(), False), legend(fate_entries(), True)
+    assert plain == "+ accepted   x rejected   - thrown away   > correction   * bonus"
+    assert SGR.sub("", coloured) == plain
+    for name, fate in FATES.items():
+        assert paint(f"{fate.mark} {name}", fate.colour, True) in coloured
+
+
+def test_terminal_colours_are_the_nearest_of_the_cube():
+    """0, 95, 135, 175, 215, 255 are the cube's levels: #0072b2 is (0, 95, 175), 16 + 36 x 0 + 6 x 1 + 3."""
+    assert sgr("#0072b2") == "38;5;25"
+    assert sgr("#ffffff") == "38;5;231" and sgr("#000000") == "38;5;16"
 
 
 def test_a_narrow_terminal_folds_and_loses_nothing():
@@ -97,7 +113,7 @@ def test_marks_on_screen_add_up_to_the_panel(call, temperature):
     token_lines = [line for line in out.split("+ accepted")[0].splitlines() if line[:4] == "    "]
     marks = "".join(re.findall(r"(?:^|\s)([-+x>*])(?=['\"])", "\n".join(token_lines)))
     fates = [fate for done in data["rounds"] for fate in done["fates"]]
-    assert marks == "".join(FATES[fate][0] for fate in fates)
+    assert marks == "".join(FATES[fate].mark for fate in fates)
     totals = data["costs"]["totals"]
     assert fates.count("accepted") == totals["accepted"]
     assert fates.count("accepted") + fates.count("rejected") == totals["checked"]
@@ -106,7 +122,10 @@ def test_marks_on_screen_add_up_to_the_panel(call, temperature):
     assert fates.count("accepted") + finals == totals["emitted"] == 40
     assert out.count("round ") == totals["rounds"] + 0
     for name in ("proposed", "checked", "accepted", "emitted"):
-        assert re.search(rf"^  {name} +{totals[name]}$", out, re.M)
+        mark = re.escape(FATES[name].mark) if name in FATES else " "
+        assert re.search(rf"^{mark} {name} +{totals[name]}$", out, re.M)
+    for name in FATES:
+        assert re.search(rf"^{re.escape(FATES[name].mark)} {name} +{fates.count(name)}$", out, re.M)
 
 
 def test_the_panel_holds_c_formula_and_speed_up(call, folder):
@@ -174,7 +193,7 @@ def test_colours_on_a_terminal_unless_it_refuses(call, monkeypatch, variable, va
         call()
         screens.append(screen.getvalue())
         monkeypatch.setenv(variable, value)
-    assert "\x1b[32m" in screens[0] and "\x1b" not in screens[1]
+    assert paint("x", FATES["accepted"].colour, True)[:9] in screens[0] and "\x1b" not in screens[1]
     assert SGR.sub("", screens[0]) == screens[1]
 
 
