@@ -13,6 +13,7 @@ from specdec import decode
 from specdec.decode import Decoding
 from specdec.drafts.base import Draft, Model
 from specdec.drafts.model import ModelDraft
+from specdec.drafts.table import TextDraft
 from specdec.record import Generation, Round
 from specdec.table import TableModel, table_law
 
@@ -64,7 +65,7 @@ def gap(a: Law, b: Law) -> float:
 
 def one_rounds(
     target: TableModel,
-    model: TableModel,
+    draft: ModelDraft | TextDraft,
     prompt: Sequence[int],
     text: tuple[int, ...],
     read: int,
@@ -74,21 +75,22 @@ def one_rounds(
     stops: tuple[tuple[int, ...], ...],
     rule: str,
 ) -> Iterator[tuple[float, tuple[Round, Decoding, int]]]:
-    """Every outcome of one round behind `text`, the draft's cache holding the first `read` tokens of prompt + text.
+    """Every outcome of one round behind `text`, the draft's cache, if it has one, holding the first `read` tokens of it all.
 
     Raises RuntimeError where a cache is left otherwise than the next round's start assumes.
     """
     tokens = [*prompt, *text]
+    has_cache = isinstance(draft, ModelDraft)
 
     def run(chance):
         cache = target.new_cache()
         cache.tokens = tokens[:-1]
         state = Decoding(target, list(tokens), len(prompt), limit, stops, cache)
-        draft = ModelDraft(model, 1)
         draft.start(tokens, target)
-        draft.cache.tokens = tokens[:read]
+        if has_cache:
+            draft.cache.tokens = tokens[:read]
         done = decode.one_round(state, draft, gamma, sampling, chance, rule)
-        held = draft.cache.tokens
+        held = draft.cache.tokens if has_cache else []
         if state.cache.tokens != state.tokens[:-1] or held != state.tokens[: len(held)]:
             raise RuntimeError(f"after {state.tokens} the caches hold {state.cache.tokens}, {held}")
         return done, state, len(held)
@@ -99,7 +101,7 @@ def one_rounds(
 
 def loop_law(
     target: TableModel,
-    model: TableModel,
+    draft: ModelDraft | TextDraft,
     prompt: Sequence[int],
     count: int,
     gamma: int,
@@ -121,7 +123,7 @@ def loop_law(
         text, read = min(open_, key=lambda state: len(state[0]))  # nothing shorter can reach it
         mass = open_.pop((text, read))
         for probability, (_, state, held) in one_rounds(
-            target, model, prompt, text, read, limit, gamma, sampling, stops, rule
+            target, draft, prompt, text, read, limit, gamma, sampling, stops, rule
         ):
             new = tuple(state.tokens[len(prompt) :])
             if state.ended or len(new) >= count:
