@@ -23,6 +23,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "trace": ("trace", "show round by round what was accepted, rejected and thrown away"),
     "identity": ("identity", "check that greedy speculative text equals plain text, bit for bit"),
+    "replay": (
+        "replay",
+        "what a draft would have done with every gamma at once: counts, rates, errors",
+    ),
     "plot": ("plot", "redraw every figure from records; runs no model"),
     "report": ("report", "records to one self-contained HTML page; runs no model"),
     "train": ("train", "train micro on the course, or on your own text"),

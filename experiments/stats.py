@@ -1,4 +1,4 @@
-"""Intervals by resampling prompts: pure functions from per-prompt counts to numbers.
+"""Intervals by resampling prompts, and standard errors: pure functions from counts to numbers.
 
 A resample is a row of weights, how often each prompt was drawn. Every statistic is a function of weighted totals, so one
 matrix product gives it for all resamples, and two drafts under the same weights are compared on the same texts. Percentile
@@ -48,3 +48,29 @@ def interval(values: np.ndarray) -> Interval:
 def intervals(values: np.ndarray) -> list[Interval]:
     """interval() of each column of (resamples + 1, columns)."""
     return [interval(values[:, column]) for column in range(values.shape[1])]
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Standard errors of a ratio of totals. text: of text and coins, given the prompts; prompts: over prompts, text and coins in
+    it. None where too few texts of a prompt, or too few prompts, can tell."""
+
+    text: float | None
+    prompts: float | None
+
+
+def standard_errors(numerator: np.ndarray, denominator: np.ndarray, owner: np.ndarray) -> Errors:
+    """Of sum(numerator) / sum(denominator), linearised, over texts (N,) of which `owner` (N,) tells the prompt.
+
+    With z = (numerator - ratio denominator) / sum(denominator) the ratio's error is the sum of z: its variance given the prompts is
+    the sum over prompts of S times the variance of their S texts' z, and over prompts that of the prompts' sums.
+    """
+    z = (numerator - numerator.sum() / denominator.sum() * denominator) / denominator.sum()
+    groups = [z[owner == prompt] for prompt in np.unique(owner)]
+    P, fewest = len(groups), min(map(len, groups))
+    sums = np.array([group.sum() for group in groups])
+    text = sum(len(group) * group.var(ddof=1) for group in groups) if fewest > 1 else None
+    return Errors(
+        None if text is None else float(text**0.5),
+        float((P * sums.var(ddof=1)) ** 0.5) if P > 1 else None,
+    )
