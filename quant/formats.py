@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from quant import codebook, minmax, mse, rtn
+from quant import codebook, minmax, mse, rtn, slices
 from quant.packing import packed_size
 from quant.scales import SCALES
 from quant.scheme import Scheme
@@ -27,6 +27,7 @@ SCHEMES: dict[str, Scheme] = {
     "mse": mse.MSE,
     "nf": codebook.NF,
     "fp": codebook.FP,
+    "slice": slices.SLICE,
 }
 # other projects' names for a scheme with a group and a scale of its own: (scheme, group, scale)
 ALIASES = {"mxfp": ("fp", 32, "e8m0"), "nvfp": ("fp", 16, "fp8")}
@@ -156,5 +157,6 @@ NAMES = (
     "nf4", "nf3", "mxfp4", "nvfp4",
     "rtn3-g64", "mse3-g16", "mse3-g128", "mse3-fp8", "mse2-g16-fp8", "absmax4-e8m0",
     "had+mse3", "had+mse2",
+    "slice4", "slice3",
 )  # fmt: skip
 FORMATS: dict[str, Format] = {name: _parsed(name) for name in NAMES}
