@@ -136,11 +136,11 @@ def make_optimizers(model: Transformer, config: TrainConfig) -> list[torch.optim
         )
         optimizers.append(muon)
     for optimizer in optimizers:
-        _fill_moments(optimizer)
+        fill_moments(optimizer)
     return optimizers
 
 
-def _fill_moments(optimizer: torch.optim.Optimizer) -> None:
+def fill_moments(optimizer: torch.optim.Optimizer) -> None:
     """The zeros that torch would make at the first step, made now: a state has the same tensors at every step."""
     muon = isinstance(optimizer, torch.optim.Muon)
     for parameter in (p for group in optimizer.param_groups for p in group["params"]):
@@ -174,6 +174,9 @@ def _global_generator(device: torch.device) -> torch.Generator:
 class Trainer:
     """A run in memory: model, optimizers, averaged and best weights, step number.
 
+    What it learns is in three methods, which another kind of training has of its own: `make_optimizers`, `backward`,
+    `validation_loss` (specdec/tuning.py). A group of parameters that states a `share` takes that share of the rate.
+
     Args: `model` on its device, with config.dropout built in; `tokens` (N,) the training bytes; `validation` documents
     (none: nothing is evaluated and the last weights are the best). Raises ValueError where the text is shorter than a row.
     """
@@ -188,7 +191,7 @@ class Trainer:
         if config.block > model.context:
             raise ValueError(f"block {config.block} is beyond the model's context {model.context}")
         self.model, self.tokens, self.validation, self.config = model, tokens, validation, config
-        self.optimizers = make_optimizers(model, config)
+        self.optimizers = self.make_optimizers()
         self.parameters = dict(model.named_parameters())
         self.average = {n: p.detach().clone() for n, p in self.parameters.items()}
         self.best = {n: p.detach().clone() for n, p in self.parameters.items()}
@@ -196,11 +199,14 @@ class Trainer:
         self.best_step = self.step = 0
         draw_batch(tokens, 1, config.block, 0, 0)  # raises where the text is too short
 
+    def make_optimizers(self) -> list[torch.optim.Optimizer]:
+        return make_optimizers(self.model, self.config)
+
     def advance(self) -> Event:
         """One step, with evaluation where it is due. Raises Diverged, leaving the weights as they were."""
         config, index = self.config, self.step
         rate = learning_rate(config, index)
-        loss = self._backward(index)
+        loss = self.backward(index)
         limit = config.clip or math.inf
         norm = float(torch.nn.utils.clip_grad_norm_(list(self.parameters.values()), limit))
         if not (math.isfinite(loss) and math.isfinite(norm)):
@@ -210,7 +216,7 @@ class Trainer:
             )
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = rate
+                group["lr"] = rate * group.get("share", 1.0)
             optimizer.step()
             optimizer.zero_grad()
         self._follow(index)
@@ -218,7 +224,7 @@ class Trainer:
         due = self.step % config.eval_every == 0 or self.step == config.steps
         return Event(self.step, loss, rate, norm, *(self._evaluate() if due else ()))
 
-    def _backward(self, index: int) -> float:
+    def backward(self, index: int) -> float:
         """Fill the gradients from batch `index`; its mean loss in nats."""
         config, device = self.config, self.model.device
         x, y = draw_batch(self.tokens, config.batch, config.block, config.seed, index)
@@ -238,12 +244,16 @@ class Trainer:
         for name, parameter in self.parameters.items():
             self.average[name].lerp_(parameter.detach(), 1 - decay)
 
+    def validation_loss(self) -> float:
+        """Of the weights inside, in nats a byte."""
+        return score(self.model, self.validation).nats
+
     def _evaluate(self) -> tuple[float | None, bool]:
         """Validation loss of the averaged weights, and whether they are the best; they are kept if so."""
         loss = None
         if self.validation:
             with self.weights(self.average):
-                loss = score(self.model, self.validation).nats
+                loss = self.validation_loss()
         best = loss is None or self.best_loss is None or loss < self.best_loss
         if best:
             self.best_loss, self.best_step = loss, self.step

@@ -51,8 +51,8 @@ class QuantizedTensor:
         rows, width = self.shape
         f = self.format
         codes = unpack(self.codes, f.bits, rows * width)[_unpacking_order(rows, width, f.group)]
-        minima = None if self.minima is None else _beside(self.minima.float(), f.group, width)
-        scales = _beside(self.scale_values(), f.group, width)
+        minima = None if self.minima is None else per_weight(self.minima.float(), f.group, width)
+        scales = per_weight(self.scale_values(), f.group, width)
         values = SCHEMES[f.scheme].decode(codes.reshape(rows, width), scales, minima, f.bits)
         return (rotate(values, f.group) if f.rotated else values).contiguous()
 
@@ -83,11 +83,10 @@ def quantize(
         stored = kind.store(scale, unit)
         minima = None if minimum is None else minimum.to(torch.float16)
         used = kind.load(stored, unit) if kind.rounds_codes else scale
-        beside = None if minimum is None else _beside(minimum, format.group, width)
+        minima_at = None if minimum is None else per_weight(minimum, format.group, width)
         code = SCHEMES[format.scheme].code
-        codes = code(weight, _beside(used, format.group, width), beside, format.bits)
-    packed = pack(codes.reshape(-1)[_packing_order(rows, width, format.group)], format.bits)
-    return QuantizedTensor(format, (rows, width), packed, stored, minima, unit)
+        codes = code(weight, per_weight(used, format.group, width), minima_at, format.bits)
+    return QuantizedTensor(format, (rows, width), pack_matrix(codes, format), stored, minima, unit)
 
 
 def _checked(weight: Tensor, name: str) -> Tensor:
@@ -163,9 +162,15 @@ def _compensated(
     return codes, torch.stack(stored, 1), torch.stack(minima, 1) if minima else None
 
 
-def _beside(per_group: Tensor, group: int, width: int) -> Tensor:
+def per_weight(per_group: Tensor, group: int, width: int) -> Tensor:
     """(O, ceil(I / g)) -> (O, I): each weight's own."""
     return per_group.repeat_interleave(group, dim=1)[:, :width]
+
+
+def pack_matrix(codes: Tensor, format: Format) -> Tensor:
+    """(O, I) codes -> (ceil(O I b / 8),) bytes, in the module's order."""
+    rows, width = codes.shape
+    return pack(codes.reshape(-1)[_packing_order(rows, width, format.group)], format.bits)
 
 
 def _packing_order(rows: int, width: int, group: int) -> Tensor:
