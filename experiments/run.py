@@ -19,6 +19,14 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     "losses": ("losses", "where micro is good: loss by volume, kind and place within a word"),
     "amount": ("text_amount", "how much text is enough: a quarter, a half and all of the course"),
     "recipe": ("recipe", "trainings beside each other: held-out loss against time"),
+    "rules": (
+        "rules",
+        "every acceptance rule on the same texts: alpha, closed form, speed-up, the loop beside",
+    ),
+    "loop": (
+        "loop",
+        "does replay agree with the real loop? formats x temperatures x gamma 1 to 16",
+    ),
 }
 
 
