@@ -41,7 +41,7 @@ class Sampling:
         if logits.dtype != torch.float64:
             logits = logits.float()
         largest = logits.amax(-1, keepdim=True)  # NaN wherever one is
-        if not math.isfinite(largest.sum()):
+        if not largest.isfinite().all():
             raise ValueError(
                 "the model's logits hold NaN or infinity: its weights are damaged or its numbers overflow"
             )
