@@ -27,18 +27,18 @@ def run(args: argparse.Namespace) -> int:
 
 def tables() -> dict[str, dict[str, str]]:
     """title -> name -> what it is."""
-    from quant.formats import FORMATS, SCHEMES
+    from quant.formats import FORMATS, GRAMMAR
     from specdec.accept import RULES
     from specdec.drafts import DRAFTS
 
     formats = {
-        f.name: f"{f.bits_per_weight:g} bits a weight: {f.scheme}, {f.bits} bits, groups of {f.group}"
+        f.name: f"{f.bits_per_weight:g} bits a weight: {'turned, ' if f.rotated else ''}{f.scheme}, {f.bits} bits, "
+        f"groups of {f.group}, scales {f.scale}"
         for f in FORMATS.values()
     }
-    other = f"{', '.join(SCHEMES)} with 2 to 8 bits and any even group"
     return {
         "experiments (selfdraft run NAME)": {name: what for name, (_, what) in EXPERIMENTS.items()},
-        f"formats (--draft NAME, --format NAME; also {other}, as in rtn3-g64)": formats,
+        f"formats (--draft NAME, --format NAME; also {GRAMMAR}, as in mse3-g64-fp8+gptq)": formats,
         "draft families": _described(DRAFTS),
         "acceptance rules (--rule NAME)": _described(RULES),
     }

@@ -1,6 +1,6 @@
 """Write a low-bit draft of a model, and report it tensor by tensor.
 
-The folder DIR gets a config.json (the model's, and under "quantization" bits, group, scheme and type of scale) and a
+The folder DIR gets a config.json (the model's, and under "quantization" the format) and a
 model.safetensors with packed codes and scales; `--draft DIR` uses it. The model itself is only read.
 
 SQNR is 10 log10(sum of squares / sum of squared errors): 6 dB more is an error half the size. After writing, two checks: the
@@ -28,7 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--format", default="rtn4", metavar="NAME",
-        help="a format as in rtn3 or rtn3-g64; `selfdraft list` names them (default: rtn4)",
+        help="a format as in rtn3, mse3-g64-fp8 or mse3+gptq (`selfdraft list`), or mix:FILE.json with {matrix: format}; "
+        "+act and +gptq read the course's training plates (default: rtn4)",
     )  # fmt: skip
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write")
     parser.add_argument(
@@ -39,19 +40,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from experiments.draft_formats import calibrated, read_format
     from micro.checkpoint import load_model
-    from quant.formats import parse_format
     from quant.model import quantize_model
     from specdec.drafts.stored import save_quantized
 
-    format = parse_format(args.format)
+    format = read_format(args.format)
     check_out(args.out, args.model)
     model = load_model(args.model)
     if args.mean_context > model.context:
         raise ValueError(
             f"--mean-context {args.mean_context} exceeds the model's context of {model.context}"
         )
-    draft = quantize_model(model, format)
+    moments = calibrated(model) if format.needs_inputs else None
+    draft = quantize_model(model, format, moments)
     save_quantized(args.out, draft)
     report = describe(model, draft, args.mean_context) | check(args.out, model, draft)
     report = {"model": str(args.model), "out": str(args.out), **report}
@@ -82,11 +84,11 @@ def describe(model, draft, mean_context: int) -> dict:
     from quant.bytes import costs, pass_bytes
 
     cache = model.cache_bytes(mean_context, CACHE_BYTES)
-    cost = costs(draft.bytes_per_pass, pass_bytes(model), draft.format.bits, cache, cache)
+    cost = costs(draft.bytes_per_pass, pass_bytes(model), draft.nominal_bits, cache, cache)
     weights = sum(p.numel() for p in model.parameters())  # a tied pair once
     return {
         "format": draft.format.name,
-        "bits_per_weight": draft.format.bits_per_weight,
+        "bits_per_weight": draft.bits_per_weight,
         "tensors": [asdict(row) for row in draft.report],
         "stored_bytes": draft.stored_bytes,
         "stored_bits_per_weight": 8 * draft.stored_bytes / weights,

@@ -15,10 +15,10 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     "plate": COMMANDS["plate"],
     "identity": COMMANDS["identity"],
     "rounds": ("rounds", "the runs that the page's viewer steps through, token by token"),
-    "lanes": ("lanes_run", "are texts the same to the bit in lanes; why they fork without; what lanes cost"),
-    "losses": ("losses", "where micro is good: loss by volume, kind and place within a word"),
-    "amount": ("text_amount", "how much text is enough: a quarter, a half and all of the course"),
-    "recipe": ("recipe", "trainings beside each other: held-out loss against time"),
+    "lanes": (
+        "lanes_run",
+        "are texts the same to the bit in lanes; why they fork without; what lanes cost",
+    ),
     "rules": (
         "rules",
         "every acceptance rule on the same texts: alpha, closed form, speed-up, the loop beside",
@@ -27,6 +27,17 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
         "loop",
         "does replay agree with the real loop? formats x temperatures x gamma 1 to 16",
     ),
+    "losses": ("losses", "where micro is good: loss by volume, kind and place within a word"),
+    "amount": ("text_amount", "how much text is enough: a quarter, a half and all of the course"),
+    "ladder": (
+        "ladder",
+        "some fifty low-bit formats as drafts: acceptance, size, speed-up; the frontier figure",
+    ),
+    "sensitivity": (
+        "sensitivity",
+        "which matrices cost acceptance; the best formats matrix by matrix for a byte budget",
+    ),
+    "recipe": ("recipe", "trainings beside each other: held-out loss against time"),
 }
 
 

@@ -25,21 +25,26 @@ class Experiment(Protocol):
 
 
 def measure(
-    experiment: Experiment, setting: Setting, store: Store, fresh: bool = False
+    experiment: Experiment,
+    setting: Setting,
+    store: Store,
+    fresh: bool = False,
+    points: list[dict] | None = None,
 ) -> tuple[list[dict], int]:
-    """All records of the experiment's points, in their order, and how many were measured now.
+    """All records of the experiment's points (or of `points`), in their order, and how many were measured now.
 
     An error in a point is recorded as failed and raised again: a failed point is not done.
     """
-    inputs = [experiment.identity(point, setting) for point in experiment.POINTS]
+    points = experiment.POINTS if points is None else points
+    inputs = [experiment.identity(point, setting) for point in points]
     keys = [key_of(experiment.NAME, given) for given in inputs]
     todo = [i for i, key in enumerate(keys) if fresh or not store.done(experiment.NAME, key)]
     with progress_bar(len(todo), experiment.NAME) as bar:
         setting.progress = bar.say
         for i in todo:
-            place = (experiment.NAME, inputs[i], experiment.POINTS[i])
+            place = (experiment.NAME, inputs[i], points[i])
             try:
-                result = experiment.run(experiment.POINTS[i], setting)
+                result = experiment.run(points[i], setting)
             except Exception as error:
                 store.append(*place, "failed", {"error": str(error)})
                 raise

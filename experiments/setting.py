@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from experiments.draft_formats import calibrated, read_format
 from experiments.prompts import Prompt
 from micro.chance import SeededChance
 from micro.checkpoint import load_model
@@ -22,7 +23,6 @@ from micro.generate import BATCH, generate_batch
 from micro.model import Transformer
 from micro.sampling import Sampling
 from quant.bytes import Cost, costs, pass_bytes
-from quant.formats import parse_format
 from quant.model import QuantizedModel, quantize_model
 
 CACHE_BYTES = 2  # of a number in the key-value cache: bfloat16
@@ -48,7 +48,8 @@ class Setting:
     most_gamma: int = 10
     rule: str = "token"
     progress: Callable[[str], None] = field(default=lambda what: None)
-    _texts: tuple[float, Texts] | None = None
+    texts_kept: int = 1  # temperatures whose texts stay in memory
+    _texts: dict[float, Texts] = field(default_factory=dict)
 
     def check(self) -> None:
         """Raises ValueError where a prompt and its continuation do not fit the context: before anything is measured."""
@@ -86,10 +87,22 @@ class Setting:
         return {}
 
     def draft(self, name: str) -> QuantizedModel:
-        """The target's copy in a format; made once."""
+        """The target's copy in a format, or in a mix of them (mix:FILE); made once."""
         if name not in self._drafts:
-            self._drafts[name] = quantize_model(self.model, parse_format(name))
+            format = read_format(name)
+            moments = self.moments if format.needs_inputs else None
+            self._drafts[name] = quantize_model(self.model, format, moments)
         return self._drafts[name]
+
+    def forget(self, name: str) -> None:
+        """Gives the memory of a draft back."""
+        self._drafts.pop(name, None)
+
+    @cached_property
+    def moments(self) -> dict[str, Tensor]:
+        """Of the inputs of the target's matrices, on training text."""
+        self.progress("collecting the inputs of every matrix")
+        return calibrated(self.model)
 
     @property
     def mean_context(self) -> int:
@@ -101,7 +114,7 @@ class Setting:
         """The three c's of a draft; the cache at mean_context in bfloat16, in draft and target alike."""
         draft = self.draft(name)
         cache = self.model.cache_bytes(self.mean_context, CACHE_BYTES)
-        return costs(draft.bytes_per_pass, pass_bytes(self.model), draft.format.bits, cache, cache)
+        return costs(draft.bytes_per_pass, pass_bytes(self.model), draft.nominal_bits, cache, cache)
 
     def identity(self, **more: object) -> dict:
         """What every key of this setting hashes, and `more`."""
@@ -115,9 +128,11 @@ class Setting:
 
     def texts(self, temperature: float) -> Texts:
         """window + most_gamma + 1 tokens behind every prompt, for every seed (one at temperature 0)."""
-        if self._texts is None or self._texts[0] != temperature:
-            self._texts = (temperature, self._draw(temperature))
-        return self._texts[1]
+        if temperature not in self._texts:
+            while len(self._texts) >= self.texts_kept:
+                del self._texts[next(iter(self._texts))]
+            self._texts[temperature] = self._draw(temperature)
+        return self._texts[temperature]
 
     def _draw(self, temperature: float) -> Texts:
         self.progress(f"drawing text at T = {temperature:g}")

@@ -63,6 +63,12 @@ class QuantizedModel:
         """Bits stored for a weight of a matrix, scales included."""
         return self._mean(lambda q: 8 * q.bytes)
 
+    def relative_squared_error(self, module: nn.Module) -> float:
+        """sum (w - w')^2 / sum w^2 over all matrices, against the `module` this is a copy of."""
+        mine, theirs = (unique_parameters(m) for m in (self.module, module))
+        error = sum(float((mine[n] - theirs[n]).double().square().sum()) for n in self.packed)
+        return error / sum(float(theirs[n].double().square().sum()) for n in self.packed)
+
     def _mean(self, total) -> float:
         weights = sum(math.prod(q.shape) for q in self.packed.values())
         return sum(map(total, self.packed.values())) / weights

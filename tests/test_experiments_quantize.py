@@ -221,7 +221,7 @@ def test_broken_weights_are_refused_by_name(tied):
         (lambda t: t.update({f"{name}.codes": t[f"{name}.codes"][:-1]}), "has shape"),
         (
             lambda t: t.update({f"{name}.scales": t[f"{name}.scales"].float()}),
-            f"{name}: codes must",
+            f"{name}: scales must",
         ),
         (lambda t: t[f"{name}.scales"].fill_(float("nan")), f"{name}: a scale is NaN"),
         (lambda t: t.update(more=torch.zeros(1)), "'more' has no place"),

@@ -1,0 +1,99 @@
+"""Measure the ladder of formats: what each low-bit copy of the model is worth as its draft.
+
+For every format: acceptance, overlap, KL, first-choice agreement and error of the weights; c by its three definitions; the best gamma
+and the estimated speed-up at temperatures 0, 0.5 and 1, by replay. Gamma and the winner of each byte class are chosen on half of
+the held-out plates, every number shown is the other half's, with 95% intervals over its prompts. Writes records and figures
+(frontier, error-laws); what is on record is not measured again. Some 15 seconds a format on one core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from experiments.options import add_model, add_threads, set_threads, whole
+from experiments.paths import DATA, RESULTS
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_model(parser)
+    parser.add_argument("--prompts", type=Path, default=DATA / "prompts.jsonl", metavar="FILE",
+                        help="JSONL with id, kind and text (default: the course's)")  # fmt: skip
+    parser.add_argument("--out", type=Path, default=RESULTS / "ladder", metavar="DIR",
+                        help="folder of records and figures (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--only", metavar="NAME,...",
+                        help="measure these formats alone, of the ladder or not")  # fmt: skip
+    parser.add_argument("--window", type=whole(16, 256), default=64, metavar="N",
+                        help="start positions counted behind each prompt (default: 64)")  # fmt: skip
+    parser.add_argument("--fresh", action="store_true", help="measure again what is recorded")
+    parser.add_argument("--json", action="store_true", help="print the table as one JSON object")
+    add_threads(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from experiments import ladder_run
+    from experiments.ladder_rates import rung
+    from experiments.ladder_table import as_json, as_text
+    from experiments.prompts import load_prompts
+    from experiments.runner import measure
+    from experiments.setting import Setting
+    from experiments.store import Store
+
+    set_threads(args.threads)
+    setting = Setting(
+        args.model,
+        load_prompts(args.prompts),
+        window=args.window,
+        seeds=(1,),
+        most_gamma=ladder_run.MOST_GAMMA,
+        texts_kept=len(ladder_run.TEMPERATURES),
+    )
+    setting.check()
+    ladder_run.halves(setting)
+    points = points_of(args.only) if args.only else ladder_run.POINTS
+    store = Store(args.out)
+    for note in store.notes:
+        print(f"selfdraft run ladder: {note}", file=sys.stderr)
+    records, measured = measure(ladder_run, setting, store, args.fresh, points)
+    rungs = [rung(record) for record in records]
+    print(json.dumps(as_json(rungs), allow_nan=False) if args.json else as_text(rungs))
+    draw(records, args.out)
+    print(
+        f"Measured {measured} formats, {len(records) - measured} were on record. Records and figures: {args.out}/",
+        file=sys.stderr if args.json else sys.stdout,
+    )
+    return 0
+
+
+def points_of(names: str) -> list[dict]:
+    """Raises ValueError naming a format that does not exist."""
+    from experiments.draft_formats import read_format
+    from experiments.ladder_points import spec_of
+
+    chosen = [name for name in names.split(",") if name]
+    for name in chosen:
+        read_format(spec_of(name))
+    if not chosen:
+        raise ValueError("--only names no format; give some, as in --only rtn4,rtn3")
+    return [{"draft": name} for name in dict.fromkeys(chosen)]
+
+
+def draw(records: list[dict], out: Path) -> None:
+    """The figures of these records. What goes wrong is said and loses no record."""
+    from experiments.plot import quiet_matplotlib, write_figure
+
+    with quiet_matplotlib():
+        from experiments.error_laws import error_laws
+        from experiments.frontier import frontier
+
+        for name, figure in (("frontier", frontier), ("error-laws", error_laws)):
+            try:
+                write_figure(name, figure(records), out)
+            except Exception as error:
+                print(
+                    f"selfdraft run ladder: the figure {name} failed ({type(error).__name__}: {error}); "
+                    f"the records in {out} are complete",
+                    file=sys.stderr,
+                )
