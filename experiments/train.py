@@ -11,11 +11,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import signal
-import sys
-import time
-from contextlib import contextmanager
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import torch
@@ -25,12 +21,11 @@ from experiments.options import add_threads, real, set_threads, whole
 from experiments.paths import DATA, RESULTS
 from experiments.training_log import TrainingLog
 from experiments.training_outcome import Run, finish
-from experiments.training_progress import TrainingProgress
+from experiments.training_run import add_run, check_begin, stopped, take_up, work
 from micro.checkpoint import save_model
-from micro.files import FileFault
 from micro.model import ModelConfig, Transformer
 from micro.text import as_tokens, read_course, read_texts
-from micro.train import AUTOCASTS, OPTIMIZERS, Diverged, Event, TrainConfig, Trainer, train
+from micro.train import AUTOCASTS, OPTIMIZERS, Event, TrainConfig, Trainer
 from micro.training_state import CheckpointFolder
 
 DEFAULT, MODEL = TrainConfig(), ModelConfig()
@@ -85,17 +80,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="where to compute (default: auto, the fastest there is)")  # fmt: skip
     parser.add_argument("--autocast", choices=AUTOCASTS, default=DEFAULT.autocast,
                         help="bfloat16 halves the time where the processor multiplies it natively (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--save-every", type=whole(1), default=100, metavar="N",
-                        help="steps between checkpoints (default: %(default)s)")  # fmt: skip
     parser.add_argument("--keep-every", type=whole(1), metavar="N",
                         help="also keep the weights of every Nth step, as model folders RUN/step-N (default: none)")  # fmt: skip
-    parser.add_argument("--stop-at", type=whole(1), metavar="STEP",
-                        help="save and stop after this step, as Ctrl-C would; --resume goes on")  # fmt: skip
-    begin = parser.add_mutually_exclusive_group()
-    begin.add_argument("--resume", action="store_true", help="go on from the run's last checkpoint")
-    begin.add_argument(
-        "--fresh", action="store_true", help="begin anew, deleting the run's checkpoints"
-    )
+    add_run(parser, save_every=100)
     add_threads(parser)
 
 
@@ -114,11 +101,8 @@ def carry_out(asked: Run, args: argparse.Namespace) -> int:
         log.write(
             "start", command=asked.command, text_bytes=len(trainer.tokens), **asked.identity()
         )
-    if not work(asked, trainer, checkpoints, log, args):
-        done = trainer.step == args.stop_at
-        print(f"stopped after step {trainer.step} of {asked.config.steps}; the run is saved in "
-              f"{asked.folder}, the same command with --resume goes on", file=sys.stderr)  # fmt: skip
-        return 0 if done else 130
+    if not work(trainer, checkpoints, log, args, lambda event: keep(asked, trainer, event, args)):
+        return stopped(trainer, args)
     finish(asked, trainer, log)
     return 0
 
@@ -171,70 +155,18 @@ def find_device(name: str) -> torch.device:
 
 def begin(asked: Run, checkpoints: CheckpointFolder, args: argparse.Namespace) -> Trainer:
     """The trainer, at its start or where the last checkpoint left it."""
-    if checkpoints.paths() and not (args.resume or args.fresh):
-        raise FileFault(f"{asked.folder} holds checkpoints of an earlier run; --resume goes on with "
-                        f"it, --fresh deletes it and begins anew")  # fmt: skip
+    check_begin(asked.folder, checkpoints, args)
     model = Transformer(asked.model_config, asked.config.dropout, asked.config.seed).to(
         asked.device
     )
     chosen = asked.corpus.split(asked.selected_on) if asked.selected_on else []
     trainer = Trainer(model, as_tokens(asked.corpus.joined("train")), chosen, asked.config)
-    if args.fresh:
-        for path in checkpoints.paths():
-            path.unlink()
-    if args.resume:
-        state, notes = checkpoints.load()
-        for note in notes:
-            print(f"selfdraft train: warning: {note}", file=sys.stderr)
-        try:
-            trainer.restore(state)
-        except ValueError as error:
-            raise FileFault(f"{asked.folder}: the checkpoint does not fit: {error}") from error
+    take_up("train", trainer, checkpoints, args)
     return trainer
 
 
-def work(asked: Run, trainer: Trainer, checkpoints: CheckpointFolder, log: TrainingLog,
-         args: argparse.Namespace) -> bool:  # fmt: skip
-    """Train to the end or to a stop; True at the end."""
-    progress = TrainingProgress(
-        asked.config.steps, trainer.step, asked.config.batch * asked.config.block
-    )
-    clock = time.monotonic()
-
-    def report(event: Event) -> None:
-        nonlocal clock
-        now = time.monotonic()
-        row = {k: v for k, v in asdict(event).items() if v is not None}
-        log.write("step", **row, seconds=round(now - clock, 4))
-        clock = now
-        progress(event)
-        if args.keep_every and event.step % args.keep_every == 0:
-            with trainer.weights(trainer.average) as model:
-                save_model(asked.folder / f"step-{event.step}", model)
-
-    try:
-        with interruptible() as interrupted:
-            return train(trainer, report, checkpoints.save, args.save_every,
-                         lambda step: bool(interrupted) or step == args.stop_at)  # fmt: skip
-    except Diverged as error:
-        log.write("end", step=trainer.step, loss=None, reason=str(error))
-        raise
-    finally:
-        progress.close()
-
-
-@contextmanager
-def interruptible():
-    """A list that Ctrl-C fills: the step in hand is finished and saved. A second Ctrl-C does not wait."""
-    asked: list[int] = []
-
-    def note(number, frame) -> None:
-        if asked:
-            raise KeyboardInterrupt
-        asked.append(number)
-
-    before = signal.signal(signal.SIGINT, note)
-    try:
-        yield asked
-    finally:
-        signal.signal(signal.SIGINT, before)
+def keep(asked: Run, trainer: Trainer, event: Event, args: argparse.Namespace) -> None:
+    """The weights of every --keep-every-th step, as a model's folder."""
+    if args.keep_every and event.step % args.keep_every == 0:
+        with trainer.weights(trainer.average) as model:
+            save_model(asked.folder / f"step-{event.step}", model)
