@@ -5,26 +5,164 @@ A section whose records are missing says which command makes them.
 
 from __future__ import annotations
 
-from experiments.page_parts import missing, paragraph, section, table
-from experiments.store import Store
+from experiments.curves import HEADLINE_C, curve
+from experiments.exact_tiers import TIERS
+from experiments.page_parts import Marked, figure, missing, paragraph, section, table
+from experiments.store import Store, canonical
+from specdec.record import Totals
+
+# of a record's inputs: those in which all records of a section agree
+SAME = ("weights", "source", "version", "level", "torch")
 
 
 def frontier(store: Store) -> str:
-    """Formats by alpha and true c over curves of equal speed-up."""
+    """Formats by alpha and true c over curves of equal speed-up, and the table behind it."""
     title = "The frontier of formats"
-    return section(title, missing("No ladder of formats is on record. It is measured by", "selfdraft run ladder"))  # fmt: skip
+    records = _newest(store.of("ladder"))
+    if not records:
+        return section(title, missing("No ladder of formats is on record. It is measured by", "selfdraft run ladder"))  # fmt: skip
+    from experiments.figure_style import to_svg
+    from experiments.frontier import frontier as draw
+
+    return section(
+        title,
+        figure(to_svg(draw(records), "frontier"), "frontier", "α against true c, with curves of equal speed-up"),
+        _rungs(records),
+    )  # fmt: skip
+
+
+def _rungs(records: list[dict]) -> str:
+    from experiments.ladder_rates import rung, winners
+
+    rungs = sorted(map(rung, records), key=lambda one: (one.bits_per_weight, one.draft))
+    best = [one.draft for one in winners(rungs).values()]
+    rows = [
+        (
+            one.draft + (" (best of its bytes)" if one.draft in best else ""),
+            f"{one.bits_per_weight:.2f}", f"{one.c['weights']:.3f}", f"{one.sqnr_db:.1f}", f"{one.kl[1]:.4f}",
+            f"{one.rates[1.0].alpha.value:.3f}", one.rates[1.0].gamma,
+            *(one.rates[t].speed_up for t in (1.0, 0.5, 0.0)), f"{one.rates[1.0].cached_speed_up:.2f}",
+        )
+        for one in rungs
+    ]  # fmt: skip
+    head = ("format", "bits per weight", "c, weights", "SQNR (dB)", "KL (nats a token)", "α, T = 1", "γ",
+            "speed-up, T = 1", "T = 0.5", "T = 0", "with cache, T = 1")  # fmt: skip
+    caption = "γ and the best of each byte class are chosen on half of the plates, every number is the other half's."
+    return table(caption, head, rows)
 
 
 def zoo(store: Store) -> str:
     """Every other way to draft, on the same scale."""
     title = "The zoo: other ways to draft"
-    return section(title, missing("No other draft is on record. They are measured by", "selfdraft run zoo"))  # fmt: skip
+    records = _newest(store.of("zoo"))
+    if not records:
+        return section(title, missing("No other draft is on record. They are measured by", "selfdraft run zoo"))  # fmt: skip
+    rows = sorted(map(zoo_row, records), key=lambda row: -float(str(row[5]).split()[0]))
+    head = (
+        "draft",
+        "T",
+        "γ",
+        "α",
+        "tokens per pass",
+        "estimated speed-up",
+        "c, weights",
+        "distribution",
+    )
+    return section(title, table("Each at its best γ, or at the γ it was run with; c by weight bytes", head, rows))  # fmt: skip
+
+
+def zoo_row(record: dict) -> tuple:
+    """A draft's line. Two layouts: an estimate's (counts by prompt and gamma), or a loop's (Totals, gamma and c)."""
+    point, result = record["point"], record["result"]
+    about = (point["draft"], f"{point['temperature']:g}")
+    law = "the target's" if result.get("exact", True) else "LOSSY"
+    c = result["c"][HEADLINE_C]
+    if "gammas" in result:
+        one = curve(record)
+        gamma, speed = one.best(c)
+        tokens = one.at(one.tokens_per_pass, gamma)
+        return (
+            *about,
+            gamma,
+            f"{one.at(one.alpha, gamma).value:.3f}",
+            tokens,
+            speed,
+            f"{c:.3f}",
+            law,
+        )
+    names = ("rounds", "proposed", "checked", "accepted", "emitted", "draft_passes", "full_rounds")
+    totals = Totals(**{name: result[name] for name in names})
+    alpha = None if totals.alpha is None else f"{totals.alpha:.3f}"
+    return (
+        *about, result.get("gamma", point.get("gamma")), alpha, f"{totals.tokens_per_pass:.2f}",
+        f"{totals.estimated_speed_up(c):.2f}", f"{c:.3f}", law,
+    )  # fmt: skip
 
 
 def exactness(store: Store) -> str:
     """Planted faults by the tier of tests that catches them."""
     title = "Exactness: would a fault be seen?"
-    records = store.of("exact")
+    records = _newest(store.of("exact"))
     if not records:
         return section(title, missing("No planted fault is on record. They are tried by", "selfdraft exact"))  # fmt: skip
-    return section(title, paragraph(""), table("", (), []))
+    faults: dict[str | None, list[dict]] = {}
+    for record in records:
+        faults.setdefault(record["point"]["fault"], []).append(record)
+    tiers = [t for t in TIERS if any(r["point"]["tier"] == t for r in records)]
+    clean = faults.pop(None, [])
+    rows = [_fault_row(name, mine, tiers) for name, mine in faults.items()]
+    seen = sum(any(r["result"]["caught"] for r in mine) for mine in faults.values())
+    words = (
+        f"{seen} of {len(faults)} planted faults are caught by at least one tier. "
+        "near, far: with a draft close to the target and with one far from it; any: with several or none. A dot: the changed "
+        "line ran and nothing was seen; a dash: it never ran; empty: not tried."
+    )
+    first = [("none: the program as it is", None, *_clean_cells(clean, tiers))] if clean else []
+    head = ("fault", "planted in", *tiers)
+    return section(title, paragraph(words), table("Fault by tier", head, first + rows))
+
+
+def _clean_cells(clean: list[dict], tiers: list[str]) -> list:
+    """Of the program as it is nothing may be caught."""
+    cells = []
+    for tier in tiers:
+        checks = [c for r in clean if r["point"]["tier"] == tier for c in r["result"]["checks"]]
+        caught = sum(check["caught"] for check in checks)
+        kind = "alarm" if caught else "missed"
+        cells.append(Marked(f"{caught} of {len(checks)} checks", kind) if checks else "")
+    return cells
+
+
+def _fault_row(name: str, records: list[dict], tiers: list[str]) -> tuple:
+    about = records[0]["result"]
+    return (Marked(name, "", about["what"]), about["object"], *(_tier(records, t) for t in tiers))
+
+
+def _tier(records: list[dict], tier: str) -> Marked | str:
+    """One cell, with the evidence as its hint."""
+    mine = [r for r in records if r["point"]["tier"] == tier]
+    caught = [r for r in mine if r["result"]["caught"]]
+    if caught:
+        hints = [f"{r['point']['draft']}: {_evidence(r['result'])}" for r in caught]
+        return Marked(", ".join(r["point"]["draft"] for r in caught), "caught", "; ".join(hints))
+    if not mine:
+        return ""
+    return Marked("·" if any(r["result"]["reached"] for r in mine) else "–", "missed")
+
+
+def _evidence(result: dict) -> str:
+    evidence, limit = result.get("evidence"), result.get("limit")
+    if evidence is None:
+        return str(result.get("error") or "no number")
+    return f"{evidence:.3g}, where at most {limit:.3g} is allowed"
+
+
+def _newest(records: list[dict]) -> list[dict]:
+    """The last record of each point, of the setting that was measured last: settings are never mixed."""
+
+    def setting(record: dict) -> list:
+        return [record["inputs"].get(name) for name in SAME]
+
+    in_time = sorted(records, key=lambda r: str(r["environment"].get("time", "")))
+    mine = [r for r in in_time if setting(r) == setting(in_time[-1])]
+    return list({canonical(r["point"]): r for r in mine}.values())

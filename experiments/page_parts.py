@@ -6,6 +6,7 @@ import html
 import json
 import re
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from experiments.page_text import byte, visible
 from experiments.palette import FATES, THEME
@@ -59,16 +60,32 @@ def missing(what: str, command: str) -> str:
     return f'<p class="missing">{text(what)} <code>{text(command)}</code></p>'
 
 
+class Marked(NamedTuple):
+    """A cell with a class of its own and a hint for who points at it."""
+
+    shown: str
+    kind: str = ""
+    hint: str = ""
+
+
 def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A table whose first column names its rows; it scrolls sideways on a narrow screen. None becomes a dash."""
     cells = "".join(f'<th scope="col">{text(name)}</th>' for name in head)
     lines = [f"<tr>{cells}</tr>"]
     for first, *others in rows:
-        values = "".join(f"<td>{'–' if value is None else text(value)}</td>" for value in others)
-        lines.append(f'<tr><th scope="row">{text(first)}</th>{values}</tr>')
+        values = "".join(_cell("td", value) for value in others)
+        lines.append(f"<tr>{_cell('th', first)}{values}</tr>")
     body = "\n".join(lines)
     label = f'role="region" tabindex="0" aria-label="{text(caption)}"'
     return f'<div class="wide" {label}><table>\n<caption>{text(caption)}</caption>\n{body}\n</table></div>'
+
+
+def _cell(tag: str, value: object) -> str:
+    marked = value if isinstance(value, Marked) else Marked("–" if value is None else str(value))
+    more = ' scope="row"' if tag == "th" else ""
+    more += f' class="{marked.kind}"' if marked.kind else ""
+    more += f' title="{text(marked.hint)}"' if marked.hint else ""
+    return f"<{tag}{more}>{text(marked.shown)}</{tag}>"
 
 
 def details(summary: str, *parts: str) -> str:

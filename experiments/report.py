@@ -6,7 +6,10 @@ The page needs no network and no build step, follows the reader's light or dark 
 from __future__ import annotations
 
 import argparse
+import copy
 from pathlib import Path
+
+import numpy as np
 
 from experiments import (
     estimate,
@@ -15,9 +18,11 @@ from experiments import (
     page_tables,
     plate_run,
     rounds_run,
+    rules_run,
 )
+from experiments.page_controls import plate_html
 from experiments.page_parts import contents, data_script, missing, paragraph, section, text
-from experiments.page_plate import plate_data, plate_html
+from experiments.page_plate import plate_data
 from experiments.page_style import script, style
 from experiments.page_viewer import viewer_data, viewer_html
 from experiments.plate_table import verdict
@@ -27,6 +32,8 @@ from experiments.store import Store
 from micro.files import write_atomically
 
 TITLE = "Does it pay to let a model draft for itself, at low precision?"
+# experiments that keep their records in a folder of their own, by default one beside the plate's
+NEIGHBOURS = ("rules", "ladder", "zoo", "exact")
 # the page asks for nothing from anywhere, and says so to the browser
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 
@@ -59,8 +66,9 @@ def build_page(store: Store) -> str:
 
 
 def _build(store: Store) -> str:
-    found = by_rule(store.of(estimate.NAME))
-    main = next(iter(found.values()), Shown())
+    store = with_neighbours(store)
+    found = sources(store)
+    main = found[0][1] if found else Shown()
     runs, run_notes = one_setting(store.of(plate_run.NAME), plate_run.VERSION)
     notes = [*store.notes, *main.notes, *run_notes, *_failed(store)]
     answer = verdict(main.curves) if main.curves else "Nothing is measured yet."
@@ -81,19 +89,43 @@ def _build(store: Store) -> str:
     )
 
 
-def by_rule(records: list[dict]) -> dict[str, Shown]:
-    """rule -> what is shown of the estimate's records under it; the plate's own rule, `token`, first. Rules without a value are
-    left out."""
-    rules = sorted({_rule(record) for record in records}, key=lambda rule: (rule != "token", rule))
-    found = {rule: shown([r for r in records if _rule(r) == rule]) for rule in rules}
-    return {rule: one for rule, one in found.items() if one.curves or one.notes}
+def with_neighbours(store: Store) -> Store:
+    """The store and the records of other experiments that lie in folders of their names, inside its folder or beside it."""
+    records, notes = dict(store.records), list(store.notes)
+    for name in NEIGHBOURS:
+        for place in (store.folder / name, store.folder.parent / name):
+            if place.is_dir():
+                other = Store(place)
+                records |= other.records
+                notes += other.notes
+    merged = copy.copy(store)
+    merged.records, merged.notes = records, notes
+    return merged
 
 
-def _rule(record: dict) -> str:
-    return str(record["inputs"].get("rule", "token"))
+def sources(store: Store) -> list[tuple[str, Shown]]:
+    """(rule, what is shown of its records) for the plate's controls: the estimate under the token rule, then what else there is.
+
+    Where two hold the same setting the first is shown.
+    """
+    estimates: dict[str, list[dict]] = {}
+    for record in store.of(estimate.NAME):
+        estimates.setdefault(str(record["inputs"].get("rule", "token")), []).append(record)
+    found = [
+        (rule, shown(estimates[rule]))
+        for rule in sorted(estimates, key=lambda r: (r != "token", r))
+    ]
+    compared, _ = one_setting(store.of(rules_run.NAME), rules_run.VERSION)
+    for rule in rules_run.RULES:
+        mine = [rules_run.of_rule(r, rule) for r in compared if rule in r["result"]["rules"]]
+        if mine:
+            found.append((rule, shown(mine)))
+    return [(rule, one) for rule, one in found if one.curves or one.notes]
 
 
-def _sections(store: Store, found: dict[str, Shown], main: Shown, runs: list[dict]) -> list[str]:
+def _sections(
+    store: Store, found: list[tuple[str, Shown]], main: Shown, runs: list[dict]
+) -> list[str]:
     recorded, notes = one_setting(store.of(rounds_run.NAME), rounds_run.VERSION)
     parts = [_plate(found), _viewer(recorded, notes)]
     if main.curves:
@@ -114,16 +146,19 @@ def _sections(store: Store, found: dict[str, Shown], main: Shown, runs: list[dic
     ]
 
 
-def _plate(found: dict[str, Shown]) -> str:
-    known = {rule: one for rule, one in found.items() if one.curves}
+def _plate(found: list[tuple[str, Shown]]) -> str:
+    known = [(rule, one) for rule, one in found if one.curves]
     title = "The plate, to play with"
     if not known:
         return section(title, missing("No estimate is on record. It is measured by", "selfdraft plate"))  # fmt: skip
+    with np.errstate(invalid="ignore", divide="ignore"):  # a rate whose count is 0 or null is NaN
+        data = data_script("plate-data", plate_data(known))
+        controls = plate_html(known)
     return section(
         title,
         "<noscript><p>The controls need a script; the figures and tables below do not.</p></noscript>",
-        plate_html(known),
-        data_script("plate-data", plate_data(known)),
+        controls,
+        data,
         script("page_plate.js"),
     )
 

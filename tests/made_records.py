@@ -15,18 +15,20 @@ C = {"nominal": 0.25, "weights": 0.28, "with_cache": 0.38}
 GAMMAS = 5
 
 
-def made_result(ease: float, prompts: int = 6, seed: int = 0, window: int = 8) -> dict:
+def made_result(
+    ease: float, prompts: int = 6, seed: int = 0, window: int = 8, gammas: int = GAMMAS
+) -> dict:
     """A result as estimate.run makes it; `ease` in log odds moves every acceptance chance."""
     rng = np.random.default_rng(seed)
-    odds = ease + rng.normal(size=(prompts, 1)) + rng.normal(size=(prompts, window + GAMMAS))
+    odds = ease + rng.normal(size=(prompts, 1)) + rng.normal(size=(prompts, window + gammas))
     a = 1 / (1 + np.exp(-odds))
-    expected = [replay(a, gamma, window) for gamma in range(1, GAMMAS + 1)]
+    expected = [replay(a, gamma, window) for gamma in range(1, gammas + 1)]
     counts = {
         name: np.stack([getattr(e, name) for e in expected], axis=1).tolist()
         for name in ("rounds", "checked", "accepted", "full_rounds")
     }
     return {
-        "gammas": list(range(1, GAMMAS + 1)),
+        "gammas": list(range(1, gammas + 1)),
         "prompts": [f"p{i}" for i in range(prompts)],
         "kinds": [KINDS[i % 3] for i in range(prompts)],
         **counts,

@@ -11,7 +11,7 @@ from experiments import estimate, rounds_run
 from experiments.curves import C_NAMES
 from experiments.page_plate import CONTROLS, READOUTS, plate_data
 from experiments.page_viewer import PANEL, viewer_data
-from experiments.report import by_rule, write_page
+from experiments.report import sources, write_page
 
 pytestmark = needs_browser
 PANEL_IDS = [f"panel-{i}" for i in range(len(PANEL))]
@@ -49,7 +49,7 @@ def test_it_loads_without_a_word_and_asks_the_network_for_nothing(opened, page):
 
 
 def test_every_control_changes_the_readouts_to_the_records_values(opened, page):
-    data = plate_data(by_rule(page[1].of(estimate.NAME)))
+    data = plate_data(sources(page[1]))
     labels = dict(data["controls"])
     start = dict(zip(CONTROLS, data["start"]))
     seen = set()
