@@ -103,7 +103,9 @@ def _draw(found: list[Fit]) -> Figure:
         *(f"{fit}." for fit in found),
     ]
     figure = new_figure(TITLE, 6.4, caption, ())
-    panels = figure.subplots(2, len(found), sharex="col", height_ratios=(2, 1), squeeze=False)
+    panels = figure.subplots(
+        2, len(found), sharex="col", sharey="row", height_ratios=(2, 1), squeeze=False
+    )
     for column, fit in zip(panels.T, found):
         _scatter(column[0], fit)
         _residuals(column[1], fit)

@@ -169,7 +169,7 @@ def packed_state(model: QuantizedModel) -> tuple[dict[str, Tensor], dict]:
             tensors[name] = parameter.detach().to(torch.bfloat16)
     f = model.format
     if isinstance(f, Mix):
-        return tensors, {"format": "mix", "matrices": f.to_json()}
+        return tensors, {"format": "mix", "bits": model.nominal_bits, "matrices": f.to_json()}
     return tensors, {"format": f.name} | {name: getattr(f, name) for name in FIELDS}
 
 

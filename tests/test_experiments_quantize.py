@@ -239,6 +239,57 @@ def test_broken_weights_are_refused_by_name(tied):
             load_quantized(out, target)
 
 
+# --- formats that look at text, and mixes ---------------------------------------------------------------
+
+
+def test_a_format_that_needs_inputs_is_written_and_drafts_from_its_folder(tied, capsys):
+    out, target = quantized(tied, "--format", "mse3-fp8+gptq"), load_model(tied)
+    assert "3 bits" not in capsys.readouterr().err
+    draft = make_draft(target, str(out) + "/")
+    plain = make_draft(target, "mse3-fp8")
+    assert draft.bytes_per_pass == plain.bytes_per_pass
+    assert digest(draft.model) != digest(plain.model)
+    assert digest(load_model(tied)) == digest(target)
+    with pytest.raises(ValueError, match="selfdraft quantize --format mse3-fp8.gptq --out DIR"):
+        make_draft(target, "mse3-fp8+gptq")
+
+
+def test_a_mix_is_written_and_drafts_from_its_folder(tied, tmp_path, capsys):
+    target = load_model(tied)
+    names = [n for n, p in target.named_parameters() if p.dim() == 2]
+    formats = dict.fromkeys(names, "rtn2") | {names[0]: "minmax4"}
+    (tmp_path / "mix.json").write_text(json.dumps(formats))
+    out = quantized(tied, "--format", f"mix:{tmp_path}/mix.json", "--json")
+    report = json.loads(capsys.readouterr().out)
+    assert all(report["checks"].values())
+    bits = {row["name"]: row["bits_per_weight"] for row in report["tensors"] if row["quantized"]}
+    assert bits[names[0]] > 5 > 3.5 > bits[names[1]]
+    assert load_quantized(out, target).bytes_per_pass == report["bytes_per_pass"]
+    prompt = [
+        "--model",
+        str(tied),
+        "--prompt",
+        "hello",
+        "--draft",
+        str(out),
+        "--max-new-tokens",
+        "3",
+    ]
+    assert main(["trace", *prompt]) == 0  # its cost panel reads the folder's bits
+    config = json.loads((out / "config.json").read_text())
+    del config["quantization"]["matrices"][names[1]]
+    (out / "config.json").write_text(json.dumps(config))
+    with pytest.raises(FileFault):
+        load_quantized(out, target)
+
+
+def test_a_mix_that_leaves_a_matrix_out_is_refused(tied, tmp_path, capsys):
+    (tmp_path / "mix.json").write_text('{"model.embed_tokens.weight": "rtn3"}')
+    how = ["--format", f"mix:{tmp_path}/mix.json", "--out", str(tmp_path / "out"), str(tied)]
+    assert "mix.json names no format for model.layers.0" in refusal(capsys, *how)
+    assert not (tmp_path / "out").exists()
+
+
 # --- what the command refuses -------------------------------------------------------------------------
 
 

@@ -18,6 +18,7 @@ from micro.files import FileFault, read_json, write_json
 from micro.model import Transformer
 from micro.tensors import SINGLE, load_folder, read_header, save_tensors
 from quant.formats import Format
+from quant.mix import Mix
 from quant.model import (
     QuantizedModel,
     expected_state,
@@ -38,7 +39,13 @@ def save_quantized(folder: Path, model: QuantizedModel) -> None:
 
 
 def load_quantized(folder: Path, target: Transformer) -> ModelDraft:
-    """The folder's draft for `target`, which stays as it is; it decodes to the bits it was saved with.
+    """The folder's copy, to draft with. Raises as read_quantized."""
+    copy = read_quantized(folder, target)
+    return ModelDraft(copy.module, copy.bytes_per_pass)
+
+
+def read_quantized(folder: Path, target: Transformer) -> QuantizedModel:
+    """The folder's copy of `target`, which stays as it is; it decodes to the bits it was saved with.
 
     Raises FileFault naming the file and what does not fit: no packed draft, another model's sizes, a format that is
     unknown or not that of the weights, a tensor missing or of another shape or type.
@@ -52,12 +59,15 @@ def load_quantized(folder: Path, target: Transformer) -> ModelDraft:
     format = _format(raw, path)
     if _metadata(folder / SINGLE).get("quantization") != _text(raw["quantization"]):
         raise FileFault(f"{folder}: {SINGLE} was written in another format than {path.name} states")
-    tensors, _ = load_folder(folder, expected_state(target, format).items())
     try:
-        copy = from_packed_state(target, tensors, format)
+        expected = expected_state(target, format)
+    except ValueError as error:  # a mix that leaves a matrix out
+        raise FileFault(f"{path}: quantization: {error}") from error
+    tensors, _ = load_folder(folder, expected.items())
+    try:
+        return from_packed_state(target, tensors, format)
     except ValueError as error:
         raise FileFault(f"{folder / SINGLE}: {error}") from error
-    return ModelDraft(copy.module, copy.bytes_per_pass)
 
 
 def _check_sizes(raw: dict, target: Transformer, path: Path) -> None:
@@ -68,7 +78,7 @@ def _check_sizes(raw: dict, target: Transformer, path: Path) -> None:
             raise FileFault(f"{path}: {name} is {config[name]}, that of the target {wanted}")
 
 
-def _format(raw: dict, path: Path) -> Format:
+def _format(raw: dict, path: Path) -> Format | Mix:
     if "quantization" not in raw:
         raise FileFault(f"{path} states no quantization: this is a model, not a draft of one")
     try:
