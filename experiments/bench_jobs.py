@@ -111,24 +111,7 @@ class Bench:
             "1 row, in lanes": (1, self.lanes),
             f"{self.gamma + 1} rows, in lanes": (self.gamma + 1, self.lanes),
         }
-        return {name: self._passes(*shape) for name, shape in shapes.items()}
-
-    def _passes(self, rows: int, lanes: int) -> Job:
-        start = self.model.context // 2
-        cache = self.model.new_cache(1, lanes)
-        with torch.inference_mode():
-            self.model(torch.zeros(1, start, dtype=torch.long), cache)
-        tokens = torch.ones(1, rows, dtype=torch.long)
-
-        @torch.inference_mode()
-        def job(turn: int) -> int:
-            for _ in range(PASSES):
-                cache.truncate(start)
-                logits, _ = self.model(tokens, cache)
-            logits.tolist()
-            return PASSES
-
-        return job
+        return {name: passes_job(self.model, *shape) for name, shape in shapes.items()}
 
     def lengths(self) -> dict[str, Job]:
         """Plain text of N tokens and of 2 N, which fill the context behind one byte."""
@@ -154,6 +137,25 @@ class Bench:
             for (temperature, name, prompt), text in self.texts.items()
             if temperature == 0.0 and name == SPEC
         )
+
+
+def passes_job(model: Transformer, rows: int, lanes: int) -> Job:
+    """Passes of `rows` tokens behind half a context, in `lanes` (0: none)."""
+    start = model.context // 2
+    cache = model.new_cache(1, lanes)
+    with torch.inference_mode():
+        model(torch.zeros(1, start, dtype=torch.long), cache)
+    tokens = torch.ones(1, rows, dtype=torch.long)
+
+    @torch.inference_mode()
+    def job(turn: int) -> int:
+        for _ in range(PASSES):
+            cache.truncate(start)
+            logits, _ = model(tokens, cache)
+        logits.tolist()
+        return PASSES
+
+    return job
 
 
 def start_up(turn: int) -> int:

@@ -32,7 +32,7 @@ def key_of(experiment: str, inputs: dict) -> str:
     return hashlib.sha256(canonical([experiment, inputs]).encode()).hexdigest()[:20]
 
 
-def environment() -> dict:
+def environment(dtype: str = "float32") -> dict:
     """The machine and versions a result was measured with: recorded, not hashed."""
     import torch
 
@@ -43,7 +43,7 @@ def environment() -> dict:
         "machine": f"{platform.system()} {platform.machine()}, {processor()}, {os.cpu_count()} cores",
         "threads": torch.get_num_threads(),
         "device": "cpu",
-        "dtype": "float32",
+        "dtype": dtype,
     }
 
 
@@ -118,7 +118,7 @@ class Store:
             "inputs": inputs,
             "status": status,
             "result": result,
-            "environment": environment(),
+            "environment": environment(inputs.get("dtype", "float32")),
         }
         line = canonical(record).encode() + b"\n"
         try:
