@@ -53,9 +53,11 @@ def run(args: argparse.Namespace) -> int:
     store, start = Store(args.out), time.monotonic()
     jobs = clean_jobs(tiers, level) + fault_jobs(tiers, names, args.quick and not args.tier)
     found = list(_progress(jobs, workers))
-    _record(store, found, level)
     report = summary(found, tiers, names, level, time.monotonic() - start)
-    print(json.dumps(report, allow_nan=False) if args.json else "\n".join(lines(report)))
+    print(
+        json.dumps(report, allow_nan=False) if args.json else "\n".join(lines(report)), flush=True
+    )
+    _record(store, found, level)
     print(f"Records: {args.out}/", file=sys.stderr)
     return 0 if report["exact"] else 1
 

@@ -22,7 +22,7 @@ from specdec.table import TableModel, near
 
 # which checks are run: on every fault, in a quick clean run, in the whole one; each with those before it
 LEVELS = ("probe", "quick", "whole")
-DRAFTS = ("near", "far", "any")
+DRAFTS = ("any", "near", "far")
 ROUNDING = (
     1e-12  # of sums of some hundred thousand products in float64, each right to 1e-16 of its size
 )

@@ -1,8 +1,8 @@
 """Runs the tiers of `selfdraft exact`: over the program as it is, and over each planted fault. Returns data; prints nothing.
 
 A job is a tuple of names, so that worker processes can build their own checks. A fault is tried in a tier on the checks of
-its family, first with the near draft, then with the far one, then with those that have none or several; of each of the
-three as far as the first check that catches it.
+its family, first with those that have no draft or several, then with the near one, then with the far one; of each of the three
+as far as the first check that catches it.
 """
 
 from __future__ import annotations
@@ -46,11 +46,14 @@ class Found:
     seconds: float
 
     @property
+    def caught(self) -> bool:
+        """What broke off before the planted line ran was not caught by anyone."""
+        return self.outcome.caught and self.reached != 0
+
+    @property
     def state(self) -> str:
         """`caught`, `missed`, or `not reached` where the planted line never ran."""
-        if self.outcome.caught:
-            return "caught"
-        return "not reached" if self.reached == 0 else "missed"
+        return "caught" if self.caught else "not reached" if self.reached == 0 else "missed"
 
 
 @lru_cache
@@ -84,18 +87,16 @@ def perform(job: Job) -> list[Found]:
         outcome = judge(check)
         seconds = time.perf_counter() - start
         return [Found(CLEAN, job.tier, check.draft, outcome, None, seconds)]
-    return try_fault(FAULTS[job.fault], job.tier, job.level)
+    return list(try_fault(FAULTS[job.fault], job.tier, job.level))
 
 
-def try_fault(fault: Fault, tier: str, level: str = "probe") -> list[Found]:
+def try_fault(fault: Fault, tier: str, level: str = "probe") -> Iterator[Found]:
     """A Found for each draft that the tier has checks with, of this fault's family."""
     checks = [c for c in checks_of(tier, level) if c.family in (fault.family, "")]
-    found = []
     for draft in DRAFTS:
         mine = [check for check in checks if check.draft == draft]
         if mine:
-            found.append(_try(fault, tier, draft, mine))
-    return found
+            yield _try(fault, tier, draft, mine)
 
 
 def _try(fault: Fault, tier: str, draft: str, checks: list[Check]) -> Found:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
@@ -32,27 +33,26 @@ def records(found: Sequence[Found], level: str, version: int) -> Iterator[tuple[
         mine = [one for one in found if one.fault == CLEAN and one.tier == tier]
         point = {"fault": None, "tier": tier, "draft": None}
         checks = [asdict(one.outcome) | {"draft": one.draft} for one in mine]
-        yield (
-            own | point,
-            point,
-            {"caught": any(c["caught"] for c in checks), "checks": _plain(checks)},
-        )
+        result = {"caught": any(c["caught"] for c in checks), "checks": _plain(checks)}
+        yield own | point, point, result
     for one in found:
         if one.fault == CLEAN:
             continue
         fault = FAULTS[one.fault]
         point = {"fault": one.fault, "tier": one.tier, "draft": one.draft}
         about = {"object": fault.object, "where": list(fault.where), "what": fault.what}
-        found_ = asdict(one.outcome) | {"state": one.state, "reached": one.reached}
-        yield own | point, point, about | _plain([found_])[0] | {"seconds": one.seconds}
+        (outcome,) = _plain([asdict(one.outcome)])
+        more = {"caught": one.caught, "reached": one.reached, "seconds": round(one.seconds, 3)}
+        yield own | point, point, about | outcome | more
 
 
 def _plain(rows: list[dict]) -> list[dict]:
-    """Infinite evidence as None, which strict JSON can hold."""
-    finite = {None, *(row["evidence"] for row in rows)} - {float("inf")}
-    return [
-        row | {"evidence": row["evidence"] if row["evidence"] in finite else None} for row in rows
-    ]
+    """Evidence that is no number as None, which strict JSON can hold."""
+    return [row | {"evidence": _finite(row["evidence"])} for row in rows]
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
 def summary(
@@ -62,9 +62,8 @@ def summary(
     clean = {tier: [o for o in found if o.fault == CLEAN and o.tier == tier] for tier in tiers}
     rows = {name: [o for o in found if o.fault == name] for name in names}
     caught = [o for ones in clean.values() for o in ones if o.outcome.caught]
-    missed = [name for name, ones in rows.items() if not any(o.outcome.caught for o in ones)]
-    statistics = sum("total variation" in o.outcome.sees or "nats" in o.outcome.sees for o in found
-                     if o.fault == CLEAN)  # fmt: skip
+    missed = [name for name, ones in rows.items() if not any(o.caught for o in ones)]
+    statistics = sum("variation" in o.outcome.sees for o in found if o.fault == CLEAN)
     return {
         "exact": not caught and not missed,
         "level": level,
@@ -130,7 +129,7 @@ def _table(report: dict) -> list[str]:
 def _symbols(cell: dict[str, str]) -> str:
     if not cell:
         return ""
-    letters = "".join(LETTER[draft] for draft, state in cell.items() if state == "caught")
+    letters = "".join(mark for draft, mark in LETTER.items() if cell.get(draft) == "caught")
     return letters or ("." if "missed" in cell.values() else "-")
 
 
