@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "trace": ("trace", "show round by round what was accepted, rejected and thrown away"),
     "identity": ("identity", "check that greedy speculative text equals plain text, bit for bit"),
+    "exact": ("exact", "check that speculation is exact, and that planted faults are noticed"),
     "replay": (
         "replay",
         "what a draft would have done with every gamma at once: counts, rates, errors",
