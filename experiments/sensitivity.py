@@ -3,7 +3,7 @@
 First each matrix, each layer, each kind of matrix and everything is rounded alone to 3 and to 2 bits (mse3, mse2), all else in 16
 bits: what alpha loses. Then matrices are given bits one by one where they buy most (experiments/mix_search.py), and the best mixes at 2.75 and
 3.25 bits per weight are written as mix-2.75.json and mix-3.25.json; `selfdraft run ladder` measures them on the other half of the
-plates. All on the choosing prompts, T = 1, gamma 4. Some 4 seconds a measurement, about 160 of them.
+plates. All on every other choosing prompt, T = 1, gamma 4. About a second a measurement, some 170 of them.
 """
 
 from __future__ import annotations
