@@ -8,6 +8,9 @@ What is compared: plain decoding, padded to lanes or not, with transformers' gen
 our speculation with our own plain decoding; one target pass with and without lanes; the time of N and 2 N tokens; a draft
 that is the target itself, which can gain nothing; the start of `selfdraft --help`.
 
+--precision asks something else: how long replay, our loop and assisted generation would take to know the plate's whole grid to a
+standard error of 0.01, each extrapolated from a text's measured seconds and spread.
+
 Exit code 1: greedy speculative text differed from plain text. A missed target of speed is only reported.
 """
 
@@ -16,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from experiments.options import add_model, add_threads, set_threads, whole
@@ -28,6 +32,8 @@ QUICK = {"tokens": 48, "repeats": 6, "warmups": 1}  # 6: the fewest pairs that h
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true",
                         help="fewer tokens and repeats: half a minute, wider intervals")  # fmt: skip
+    parser.add_argument("--precision", action="store_true",
+                        help="time to a standard error of 0.01 over the plate's grid, by replay and by decoding, instead")  # fmt: skip
     for name, what in (("tokens", "new tokens a text"), ("repeats", "turns that are timed"),
                        ("warmups", "turns before them that are not")):  # fmt: skip
         parser.add_argument(f"--{name}", type=whole(0 if name == "warmups" else 1), metavar="N",
@@ -51,14 +57,27 @@ def run(args: argparse.Namespace) -> int:
         if getattr(args, name) is None:
             setattr(args, name, value)
     set_threads(args.threads)
-    from experiments.bench_card import card
-    from experiments.bench_jobs import measure_all
 
     def say(text: str) -> None:
         print(f"bench: {text}", file=sys.stderr, flush=True)
+
+    if args.precision:
+        return _precision(args, say)
+    from experiments.bench_card import card
+    from experiments.bench_jobs import measure_all
 
     result = measure_all(args, say)
     print("\n".join(card(result)))
     if args.json:
         print(json.dumps(result, allow_nan=False))
     return 0 if result["identical"] else 1
+
+
+def _precision(args: argparse.Namespace, say: Callable[[str], None]) -> int:
+    from experiments.bench_precision import card, measure_precision
+
+    result = measure_precision(args, say)
+    print("\n".join(card(result)))
+    if args.json:
+        print(json.dumps(result, allow_nan=False))
+    return 0
