@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("report", "records to one self-contained HTML page; runs no model"),
     "train": ("train", "train micro on the course, or on your own text"),
     "quantize": ("quantize", "write a low-bit draft of a model and report it tensor by tensor"),
+    "tune": ("tune", "train a low-bit draft to be accepted, at the same bytes"),
     "run": ("run", "run one experiment by name"),
     "list": ("list", "list experiments, formats, drafts and rules"),
     "bench": ("bench", "time decoding against transformers, paired and interleaved"),
@@ -54,12 +55,18 @@ class Parser(argparse.ArgumentParser):
     """argparse with errors of one line."""
 
     def error(self, message: str):
-        print(f"{self.prog}: {message} (see {self.prog} --help)", file=sys.stderr)
+        complain(self.prog, f"{message} (see {self.prog} --help)")
         raise SystemExit(2)
 
     def exit(self, status: int = 0, message: str | None = None):
         sys.stdout.flush()  # a closed pipe is met here, where main can answer it, and not at the interpreter's end
         super().exit(status, message)
+
+
+def complain(who: str, what: object) -> None:
+    """One line on stderr, whatever a name or value in it holds: what would end the line or steer the terminal is escaped."""
+    text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(what))
+    print(f"{who}: {text}", file=sys.stderr)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -84,7 +91,7 @@ def _dispatch(argv: list[str]) -> int:
         return 0 if argv else 2
     name, rest = argv[0], argv[1:]
     if name not in COMMANDS:
-        print(f"selfdraft: no command {name!r}; there are {', '.join(COMMANDS)}", file=sys.stderr)
+        complain("selfdraft", f"no command {name!r}; there are {', '.join(COMMANDS)}")
         return 2
     return run_command(name, COMMANDS[name][0], rest)
 
@@ -102,12 +109,12 @@ def run_command(name: str, module: str, rest: list[str]) -> int:
     try:
         return module.run(args)
     except ValueError as error:  # FileFault among them: what the user gave is wrong
-        print(f"selfdraft {name}: {error}", file=sys.stderr)
+        complain(f"selfdraft {name}", error)
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
         where = f"{error.filename}: " if error.filename else ""
-        print(f"selfdraft {name}: {where}{(error.strerror or str(error)).lower()}", file=sys.stderr)
+        complain(f"selfdraft {name}", f"{where}{(error.strerror or str(error)).lower()}")
     return 2
 
 

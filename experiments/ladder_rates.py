@@ -55,7 +55,7 @@ class Rung:
 def rung(record: dict) -> Rung:
     """Raises KeyError, ValueError where the record is another experiment's."""
     result = record["result"]
-    found = {float(t): _rates(part, result["c"]) for t, part in result["temperatures"].items()}
+    found = {float(t): rates_of(part, result["c"]) for t, part in result["temperatures"].items()}
     shared = result["temperatures"]["1"]["shared"]
     return Rung(
         draft=record["point"]["draft"],
@@ -69,7 +69,7 @@ def rung(record: dict) -> Rung:
     )
 
 
-def _rates(part: dict, c: dict[str, float]) -> Rates:
+def rates_of(part: dict, c: dict[str, float]) -> Rates:
     gamma, own = part["gamma"], part["reporting"]
     weights = resample_weights(len(own["rounds"]))
     rounds, accepted, checked = (

@@ -37,6 +37,8 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
         "sensitivity",
         "which matrices cost acceptance; the best formats matrix by matrix for a byte budget",
     ),
+    "tuned": ("tuned", "drafts tuned for acceptance beside untuned ones of the same bytes"),
+    "slices": ("slices", "a draft at no extra memory: the top bits of a target stored at 8 bits"),
     "recipe": ("recipe", "trainings beside each other: held-out loss against time"),
 }
 

@@ -94,6 +94,10 @@ class Setting:
             self._drafts[name] = quantize_model(self.model, format, moments)
         return self._drafts[name]
 
+    def add(self, name: str, draft: QuantizedModel) -> None:
+        """A draft that was made elsewhere, under a name of its own."""
+        self._drafts[name] = draft
+
     def forget(self, name: str) -> None:
         """Gives the memory of a draft back."""
         self._drafts.pop(name, None)

@@ -211,13 +211,16 @@ class Tuner(Trainer):
             total += float(loss.detach())
         return total
 
-    @torch.no_grad()
     def validation_loss(self) -> float:
-        """1 - mean overlap of the weights inside, in full precision."""
+        return self.refused(self.model)
+
+    @torch.no_grad()
+    def refused(self, model: nn.Module) -> float:
+        """1 - mean overlap of a draft (tokens -> logits, hidden) with the target, in full precision."""
         total, count = 0.0, 0
         for text, laws in zip(self.validation, self._laws):
             for rows, wanted in zip(text.tokens.split(ROWS), laws):
-                found = self.model(rows[:, :-1])[0][:, text.opening - 1 :].log_softmax(-1)
+                found = model(rows[:, :-1])[0][:, text.opening - 1 :].log_softmax(-1)
                 shared = overlap(wanted, found).double()  # (rows, T - opening)
                 total, count = total + float(shared.sum()), count + shared.numel()
         return 1 - total / count
