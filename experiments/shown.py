@@ -110,6 +110,8 @@ def _take(record: dict, out: Shown) -> None:
             one = curve(record)
             if len(record["result"]["kinds"]) != len(record["result"]["prompts"]):
                 raise ValueError("kinds and prompts differ in number")
+            if one.gammas.shape != one.rounds.shape[1:]:
+                raise ValueError("gammas and counts differ in number")
             known = np.isfinite(one.speed_up(one.c[HEADLINE_C])[0]) & np.isfinite(one.alpha[0])
     except UNREADABLE as error:
         out.notes.append(f"Cannot be read: {name_of(point)} ({type(error).__name__}: {error}).")
