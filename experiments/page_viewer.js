@@ -1,7 +1,7 @@
 // The round viewer. Steps through lists that Python made; every text goes in by textContent; nothing is counted here.
 (() => {
   "use strict";
-  const { runs, classes } = JSON.parse(document.getElementById("viewer-data").textContent);
+  const { runs, states } = JSON.parse(document.getElementById("viewer-data").textContent);
   const at = (name) => document.getElementById(name);
   const root = at("viewer");
   const PAUSE = 700; // milliseconds a step while playing
@@ -14,24 +14,32 @@
     return made;
   }
 
+  // what is known of a token by now
+  function facts(cell, state) {
+    return cell.facts.slice(0, states[state][2]);
+  }
+
   function token(cell, state) {
-    const made = make("button", cell.token, "t " + classes[state]);
+    const [kind, words] = states[state];
+    const made = make("button", cell.token, "t " + kind);
     made.type = "button";
-    made.setAttribute("aria-label", classes[state] + ": " + cell.label);
-    made.addEventListener("pointerenter", () => inspect(cell));
-    made.addEventListener("focus", () => inspect(cell));
-    made.addEventListener("click", () => inspect(cell));
+    const known = facts(cell, state).map((fact) => fact.join(" "));
+    made.setAttribute("aria-label", [cell.token, words, ...known].join(", "));
+    for (const event of ["pointerenter", "focus", "click"]) {
+      made.addEventListener(event, () => inspect(cell, state));
+    }
     return made;
   }
 
-  function inspect(cell) {
-    at("inspected").textContent = cell.title;
-    at("facts").replaceChildren(...cell.facts.map(([name, value]) => {
+  function inspect(cell, state) {
+    at("inspected").textContent = cell.token + " " + states[state][1];
+    at("facts").replaceChildren(...facts(cell, state).map(([name, value]) => {
       const row = make("div", "");
       row.append(make("dt", name), make("dd", value));
       return row;
     }));
-    const [title, bars] = cell.bars;
+    // before the target's pass nobody knows its law
+    const [title, bars] = state === "d" ? ["", []] : cell.bars;
     at("bars-title").textContent = title;
     at("bars").replaceChildren(...bars.map(([name, width, value]) => {
       const row = make("li", "");
@@ -61,7 +69,7 @@
     at("round").replaceChildren(...cells.map((cell, i) => token(cell, step.states[i])));
     if (focused >= 0 && cells[focused]) at("round").children[focused].focus();
     if (step.at === null) forget();
-    else inspect(cells[step.at]);
+    else inspect(cells[step.at], step.states[step.at]);
     at("viewer-where").textContent = step.where;
     at("viewer-said").textContent = step.say;
     step.panel.forEach((value, i) => { at("panel-" + i).textContent = value; });

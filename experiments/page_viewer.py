@@ -27,16 +27,16 @@ PANEL = (
     "time of plain decoding",
     "speed-up so far",
 )
-# state of a token at a step -> class; fates by their first word
+# state of a token at a step -> (class, in words, how many of its facts are known by then)
 STATES = {
-    ".": "hidden",
-    "d": "drafted",
-    "v": "judging",
-    "a": "accepted",
-    "r": "rejected",
-    "t": "thrown",
-    "c": "correction",
-    "b": "bonus",
+    ".": ("hidden", "not yet drafted", 0),
+    "d": ("drafted", "drafted", 1),
+    "v": ("judging", "about to be judged", 3),
+    "a": ("accepted", "accepted", 4),
+    "r": ("rejected", "rejected", 4),
+    "t": ("thrown", "thrown away", 4),
+    "c": ("correction", "correction", 1),
+    "b": ("bonus", "bonus", 1),
 }
 LETTER = {
     "accepted": "a",
@@ -48,8 +48,8 @@ LETTER = {
 
 
 def viewer_data(records: list[dict]) -> dict:
-    """runs: one entry a record, in their order; classes: of the states in their steps."""
-    return {"runs": [_run(record) for record in records], "classes": STATES}
+    """runs: one entry a record, in their order; states: what a letter in their steps means."""
+    return {"runs": [_run(record) for record in records], "states": STATES}
 
 
 def _run(record: dict) -> dict:
@@ -83,25 +83,23 @@ def _kept(one: dict) -> list[dict]:
 
 
 def _class(fate: str) -> str:
-    return STATES[LETTER[fate]]
+    return STATES[LETTER[fate]][0]
 
 
 def _cell(cell: dict, record: dict) -> dict:
     """A token with what hovering it shows: facts, then bars of the law that stood behind it."""
     own = "q" not in cell
     facts = [["p, of the target", prob(cell["p"])]]
-    if not own:
-        facts += [
+    if not own:  # in the order in which they become known
+        facts = [
             ["q, of the draft", prob(cell["q"])],
+            *facts,
             ["min(1, p / q)", prob(cell["accept"])],
             ["coin", _coin(cell, record)],
         ]
     law, bars = ("target", "what the target would draw") if own else ("residual", "residual, drawn from after a refusal")  # fmt: skip
-    shown = byte(cell["token"])
     return {
-        "token": shown,
-        "title": f"{shown} {cell['fate']}",
-        "label": ", ".join([shown, *(" ".join(fact) for fact in facts)]),
+        "token": byte(cell["token"]),
         "facts": facts,
         "bars": [bars, [[byte(t), f"{share:.1%}", prob(share)] for t, share in cell[law]]],
     }

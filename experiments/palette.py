@@ -87,6 +87,21 @@ def legend(entries: Iterable[tuple[str, str, str]], coloured: bool) -> str:
     return "   ".join(paint(f"{mark} {name}", colour, coloured) for mark, name, colour in entries)
 
 
+def with_signs(lines: Iterable[str], drafts: list[str], coloured: bool) -> list[str]:
+    """A table whose rows begin with a draft's name: each such row gets the draft's marker before it, and its colour. The row of
+    headings, which begins with "draft", moves along."""
+    out = []
+    for line in lines:
+        name = line.split(" ", 1)[0]
+        if name in drafts:
+            colour, _ = look(drafts, name)
+            line = paint(f"{sign(drafts, name)} {name}", colour, coloured) + line[len(name) :]
+        elif name == "draft":
+            line = f"  {line}"
+        out.append(line)
+    return out
+
+
 def fate_entries() -> list[tuple[str, str, str]]:
     return [(fate.mark, name, fate.colour) for name, fate in FATES.items()]
 

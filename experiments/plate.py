@@ -41,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from experiments import estimate, plate_run, rounds_run
     from experiments.curves import curve
+    from experiments.palette import draft_entries, legend, with_signs
     from experiments.plate_table import (
         estimate_rows,
         first_screen,
@@ -53,6 +54,7 @@ def run(args: argparse.Namespace) -> int:
     from experiments.runner import measure
     from experiments.setting import Setting
     from experiments.store import Store
+    from experiments.stream_text import colours_wanted
     from micro.files import write_atomically
 
     set_threads(args.threads)
@@ -72,15 +74,22 @@ def run(args: argparse.Namespace) -> int:
     estimates, estimated = measure(estimate, setting, store, args.fresh)
     recorded, stepped = measure(rounds_run, setting, store, args.fresh)
     curves = [curve(record) for record in estimates]
+    drafts, coloured = list(dict.fromkeys(c.draft for c in curves)), colours_wanted(sys.stdout)
     rows = run_rows(runs, curves) + estimate_rows(curves)
     if args.csv:
         write_atomically(args.csv, lambda file: file.write(to_csv(rows).encode()))
     if args.json:
         print(json.dumps([asdict(row) for row in rows], allow_nan=False))
     else:
-        print("\n".join(first_screen(estimates, runs)))
+        lines = first_screen(estimates, runs)
         if args.all:
-            print("\n".join(grid(rows) + sensitivity(curves)))
+            lines += [
+                "",
+                legend(draft_entries(drafts), coloured),
+                *grid(rows),
+                *sensitivity(curves),
+            ]
+        print("\n".join(with_signs(lines, drafts, coloured)))
     _draw(store, out)
     measured, points = ran + estimated + stepped, len(runs) + len(estimates) + len(recorded)
     code = 0 if args.reference else _agreement(estimates, args.json)

@@ -15,6 +15,7 @@ from pathlib import Path
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from experiments.palette import LOOKS, THEME
 from micro.files import FileFault, reason, write_atomically
 
 BITS = 1 / math.log(2)  # of a nat
@@ -73,13 +74,13 @@ def loss_figure(rows: list[dict], held_out: float | None = None) -> Figure:
     checked = [(r["step"], r["validation"] * BITS) for r in rows if r.get("validation") is not None]
     if batches:
         steps, losses = zip(*batches)
-        axes.plot(steps, losses, color="#999999", linewidth=0.6, label="training batch")
+        axes.plot(steps, losses, color=THEME["muted"][0], linewidth=0.6, label="training batch")
     if checked:
-        axes.plot(*zip(*checked), color="#0072B2", marker="o", markersize=3, label="validation")
+        axes.plot(*zip(*checked), color=LOOKS[0][0], marker="o", markersize=3, label="validation")
         step, best = min(checked, key=lambda point: point[1])
-        axes.plot(step, best, "D", color="#D55E00", label=f"best, {best:.3f} at step {step}")
+        axes.plot(step, best, "D", color=LOOKS[1][0], label=f"best, {best:.3f} at step {step}")
     if held_out is not None:
-        axes.axhline(held_out, color="#009E73", linestyle="--", label=f"held out, {held_out:.3f}")
+        axes.axhline(held_out, color=LOOKS[2][0], linestyle="--", label=f"held out, {held_out:.3f}")
     if not batches and not checked:
         axes.text(0.5, 0.5, "no finite loss was recorded", ha="center", transform=axes.transAxes)
     missing = len(rows) - len(batches)

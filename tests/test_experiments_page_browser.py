@@ -140,7 +140,7 @@ def test_pointing_at_a_token_shows_its_laws_and_bars(opened):
     assert opened.text("inspected") == "b rejected"
     assert (
         opened.text("facts")
-        == "p, of the target0.100q, of the draft0.800min(1, p / q)0.125coin0.625"
+        == "q, of the draft0.800p, of the target0.100min(1, p / q)0.125coin0.625"
     )
     widths = opened.run("return [...document.querySelectorAll('#bars i')].map(i => i.style.width)")
     assert widths == ["75%", "25%"] and opened.text("bars") == "e0.750␣0.250"
@@ -151,6 +151,26 @@ def test_pointing_at_a_token_shows_its_laws_and_bars(opened):
     ActionChains(opened.driver, duration=0).move_to_element(first).perform()
     assert opened.text("inspected") == "a accepted"
     assert "0.875" in opened.text("facts")
+
+
+def test_nothing_is_told_before_it_is_known(opened):
+    """q when drafted, p and the residual after the target's pass, the coin and the fate when judged."""
+    for _ in range(3):
+        opened.click("next")
+    opened.run("document.querySelectorAll('#round .t')[1].click()")
+    assert opened.text("inspected") == "b drafted"
+    assert opened.text("facts") == "q, of the draft0.800" and opened.text("bars") == ""
+    opened.click("next")
+    opened.run("document.querySelectorAll('#round .t')[1].click()")
+    assert opened.text("inspected") == "b about to be judged"
+    assert "coin" not in opened.text("facts") and opened.text("bars") != ""
+    label = opened.run(
+        "return document.querySelectorAll('#round .t')[1].getAttribute('aria-label')"
+    )
+    assert (
+        label
+        == "b, about to be judged, q, of the draft 0.800, p, of the target 0.100, min(1, p / q) 0.125"
+    )
 
 
 def test_space_plays_and_pauses_and_another_run_starts_anew(opened, page):
@@ -254,3 +274,18 @@ def test_hostile_text_stays_text(chromium, tmp_path):
     assert chromium.text("panel-6") == "6"
     chromium.choose("draft", 1)
     assert chromium.text("plate-said").startswith("__proto__ at T = 1")
+
+
+def test_the_readmes_picture_is_made_by_a_command(page, tmp_path, capsys):
+    """A PNG of the stated size; a page that is not there is one line."""
+    from experiments.page_picture import HEIGHT, WIDTH, main
+
+    out = tmp_path / "page.png"
+    assert main(["--page", str(page[0]), "--out", str(out)]) == 0
+    content = out.read_bytes()
+    assert content[:8] == b"\x89PNG\r\n\x1a\n" and len(content) > 20_000
+    size = [int.from_bytes(content[at : at + 4], "big") for at in (16, 20)]
+    assert size == [WIDTH, HEIGHT]
+    assert main(["--page", str(tmp_path / "none.html"), "--out", str(out)]) == 2
+    said = capsys.readouterr()
+    assert said.out == f"{out}\n" and said.err.count("\n") == 1 and "none.html" in said.err

@@ -136,7 +136,7 @@ def test_steps_go_draft_verify_compare_append(tmp_path):
 def test_what_hovering_shows_is_the_records(tmp_path):
     (shown,) = viewer_data([add_run(Store(tmp_path))])["runs"]
     cell = shown["rounds"][0][1]
-    assert cell["facts"] == [["p, of the target", "0.100"], ["q, of the draft", "0.800"],
+    assert cell["facts"] == [["q, of the draft", "0.800"], ["p, of the target", "0.100"],
                              ["min(1, p / q)", "0.125"], ["coin", "0.625"]]  # fmt: skip
     assert cell["bars"][1] == [["e", "75.0%", "0.750"], ["␣", "25.0%", "0.250"]]
     thrown = dict(shown["rounds"][0][2]["facts"])
