@@ -82,6 +82,14 @@ def chance_for(rule: str, seed: int, stream: str = "") -> Chance:
     return (KeyedChance if rule == "coupled" else SeededChance)(seed, stream)
 
 
+def check_chance(rule: str, chance: Chance) -> None:
+    """Raises ValueError where a text would be biased: a residual under noise that the draft has already drawn from."""
+    if isinstance(chance, KeyedChance) and rule not in ("match", "coupled"):
+        raise ValueError(
+            f"rule {rule!r} is biased under keyed chance, which draft and target share; give a SeededChance or rule 'coupled'"
+        )
+
+
 def verify(
     proposal: Proposal,
     p: Tensor,

@@ -15,7 +15,7 @@ from torch import Tensor
 from micro.chance import Chance
 from micro.generate import check_request
 from micro.sampling import Sampling
-from specdec.accept import verify
+from specdec.accept import check_chance, verify
 from specdec.drafts.base import Draft, Model
 from specdec.proposal import Proposal, Step, Verdict
 from specdec.record import Generation, Round
@@ -166,6 +166,7 @@ def rounds(
     """generate(), round by round: for streaming, tracing and comparing. Arguments and errors as there."""
     if gamma < 1:
         raise ValueError(f"gamma must be 1 or above, not {gamma}")
+    check_chance(rule, chance)
     if lanes and gamma + 1 > lanes:
         raise ValueError(f"gamma {gamma} needs {gamma + 1} lanes, there are {lanes}")
     with torch.inference_mode():

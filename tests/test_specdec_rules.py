@@ -6,10 +6,10 @@ import torch
 
 from experiments.exact_laws import walks
 from experiments.small_model import small_micro
-from micro.chance import KeyedChance, every_branch, generator_for
+from micro.chance import KeyedChance, SeededChance, every_branch, generator_for
 from micro.generate import generate as plain
 from micro.sampling import Sampling
-from specdec.accept import verify
+from specdec.accept import RULES, chance_for, token_rule, verify
 from specdec.decode import generate
 from specdec.drafts import make_draft
 from specdec.drafts.model import ModelDraft
@@ -195,16 +195,27 @@ def test_coupled_text_of_micro_in_lanes():
         assert done.totals.alpha > 0.5  # independent draws would match far less often
 
 
-def test_the_same_noise_with_an_ordinary_residual_is_biased():
-    """The control: keyed draws under the token rule. The target's first token must then be off, as the literature says."""
+def test_the_same_noise_with_an_ordinary_residual_is_biased(monkeypatch):
+    """The control: keyed draws judged by the token rule. The target's first token must then be off, as the literature says."""
+    monkeypatch.setitem(RULES, "coupled", token_rule)
     p = [0.4, 0.4, 0.2]
     target, model = constant_model(p), constant_model([0.01, 0.29, 0.7])
     n, counts = 4_000, np.zeros(3)
     for seed in range(n):
         done = generate(target, ModelDraft(model, 1), [0], max_new_tokens=1, gamma=1,
-                        sampling=Sampling(), chance=KeyedChance(seed))  # fmt: skip
+                        sampling=Sampling(), chance=KeyedChance(seed), rule="coupled")  # fmt: skip
         counts[done.tokens[0]] += 1
     assert abs(counts / n - p).max() > 0.03  # the bias is .057, the noise .008
+
+
+@pytest.mark.parametrize("rule", ["token", "block"])
+def test_a_rule_with_a_residual_refuses_keyed_chance(rule):
+    target = constant_model([0.5, 0.5])
+    with pytest.raises(ValueError, match=f"rule '{rule}' is biased under keyed chance"):
+        generate(target, ModelDraft(target, 1), [0], max_new_tokens=4, gamma=1,
+                 sampling=Sampling(), chance=KeyedChance(1), rule=rule)  # fmt: skip
+    assert isinstance(chance_for(rule, 1), SeededChance)
+    assert isinstance(chance_for("coupled", 1), KeyedChance)
 
 
 def test_coupled_replay_agrees_with_the_loop():
