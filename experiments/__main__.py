@@ -69,12 +69,6 @@ def complain(who: str, what: object) -> None:
     print(f"{who}: {text}", file=sys.stderr)
 
 
-def complain(who: str, what: object) -> None:
-    """One line on stderr, whatever a name or value in it holds: what would end the line or steer the terminal is escaped."""
-    text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(what))
-    print(f"{who}: {text}", file=sys.stderr)
-
-
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns its exit code. Nothing the user can type ends in a traceback."""
     argv = sys.argv[1:] if argv is None else argv
