@@ -1,8 +1,9 @@
 """How a group's scale is stored. A scale of a byte instead of two saves 8/g bits a weight.
 
     fp16   float16. Codes are taken from the unrounded scale, as GGUF does.
-    fp8    E4M3 over a float32 of the whole tensor: unit = max |scale| / 448, stored = scale / unit. E4M3 ends at 448, and
-           torch's cast turns what lies beyond into NaN, so the quotient is clamped first (Micikevicius et al. 2022, arXiv 2209.05433).
+    fp8    E4M3 over a float32 of the whole tensor: unit = max |scale| / 448, stored = scale / unit. E4M3 ends at 448; what lies
+           beyond, torch's cast turns into NaN or into 448, by its version, so the quotient is clamped first (Micikevicius et al.
+           2022, arXiv 2209.05433).
     e8m0   a byte e that means 2^(e - 127): 2^floor(log2(1.5 x scale)), which is 3/4 to 3/2 of the scale (OCP Microscaling
            Formats 1.0, section 5.4.1). Holds no sign.
 

@@ -112,12 +112,11 @@ def _checked_moment(moment: Tensor | None, format: Format, width: int, name: str
 
 def _check_range(scale: Tensor, minimum: Tensor | None, format: Format, name: str) -> None:
     """Raises ValueError where a scale or minimum is beyond what stores it: float16, or float32 for the others."""
-    values = (scale,) if minimum is None else (scale, minimum)
-    limit, what = (65504.0, "float16's 65504") if format.scale == "fp16" else (3.4e38, "float32")
-    # what rounds to 65504 is still held
-    held = all(bool((v.to(torch.float16) if limit < 1e38 else v).isfinite().all()) for v in values)
-    if not held:
-        raise ValueError(f"{name} needs a scale beyond {what} and cannot be quantized")
+    fp16 = format.scale == "fp16"
+    for values in (scale, minimum):
+        if values is not None and not (values.half() if fp16 else values).isfinite().all():
+            what = "float16's 65504" if fp16 else "float32"
+            raise ValueError(f"{name} needs a scale beyond {what} and cannot be quantized")
 
 
 def _fit(weight: Tensor, format: Format, importance: Tensor | None) -> tuple[Tensor, Tensor | None]:

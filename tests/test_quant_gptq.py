@@ -136,9 +136,18 @@ def test_uncorrelated_inputs_pass_nothing_on():
 def test_weighing_by_inputs_lowers_the_output_s_error():
     """Inputs of very unequal sizes, uncorrelated: the case +act is for."""
     x = gaussian(64, 128, size=0.02)
-    m = torch.diag(torch.logspace(-2, 2, 128, dtype=torch.float64))[torch.randperm(128)].double()
-    m = torch.diag(m.sum(1))
+    order = torch.randperm(128, generator=torch.Generator().manual_seed(0))
+    m = torch.diag(torch.logspace(-2, 2, 128, dtype=torch.float64)[order])
     assert output_error(x, "mse3+act", m) < 0.9 * output_error(x, "mse3", m)
+
+
+def test_scales_are_weighed_where_errors_are_passed_on_too():
+    """Inputs without correlation: nothing is passed on, so the scales are those of +act alone."""
+    x, m = gaussian(16, 96, size=0.02), torch.diag(torch.logspace(-1, 1, 96))
+    both, act, plain = (
+        quantize(x, parse_format(f"mse3{more}"), moment=m) for more in ("+act+gptq", "+act", "")
+    )
+    assert torch.equal(both.scales, act.scales) and not torch.equal(act.scales, plain.scales)
 
 
 def test_inputs_that_never_vary_or_are_always_zero_do_no_harm():

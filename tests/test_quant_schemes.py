@@ -128,8 +128,8 @@ def test_scales_of_a_byte_by_hand():
     assert e8m0.load(stored, None)[:3].tolist() == [1, 1, 2]
 
 
-def test_fp8_saturates_where_torch_s_cast_is_not_a_number():
-    """A scale fitted later (by gptq) may exceed the unit's 448."""
+def test_fp8_saturates():
+    """A scale fitted later (by gptq) may exceed the unit's 448. Some versions of torch's cast saturate too, some give NaN."""
     fp8, unit = SCALES["fp8"], torch.ones(1)
     beyond = torch.tensor([449.0, 1e5, -1e5])
     assert fp8.load(fp8.store(beyond, unit), unit).tolist() == [448, 448, -448]
