@@ -38,7 +38,7 @@ def _rungs(records: list[dict]) -> str:
     best = [one.draft for one in winners(rungs).values()]
     rows = [
         (
-            one.draft + (" (best of its bytes)" if one.draft in best else ""),
+            f"{one.draft} ◎" if one.draft in best else one.draft,
             f"{one.bits_per_weight:.2f}", f"{one.c['weights']:.3f}", f"{one.sqnr_db:.1f}", f"{one.kl[1]:.4f}",
             f"{one.rates[1.0].alpha.value:.3f}", one.rates[1.0].gamma,
             *(one.rates[t].speed_up for t in (1.0, 0.5, 0.0)), f"{one.rates[1.0].cached_speed_up:.2f}",
@@ -47,7 +47,7 @@ def _rungs(records: list[dict]) -> str:
     ]  # fmt: skip
     head = ("format", "bits per weight", "c, weights", "SQNR (dB)", "KL (nats a token)", "α, T = 1", "γ",
             "speed-up, T = 1", "T = 0.5", "T = 0", "with cache, T = 1")  # fmt: skip
-    caption = "γ and the best of each byte class are chosen on half of the plates, every number is the other half's."
+    caption = "◎: the best of its byte class. It and γ are chosen on half of the plates, every number is the other half's."
     return table(caption, head, rows)
 
 

@@ -76,8 +76,10 @@ def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[object]]) -
         values = "".join(_cell("td", value) for value in others)
         lines.append(f"<tr>{_cell('th', first)}{values}</tr>")
     body = "\n".join(lines)
+    # the caption stands outside the box that scrolls, so that it wraps and is never cut
     label = f'role="region" tabindex="0" aria-label="{text(caption)}"'
-    return f'<div class="wide" {label}><table>\n<caption>{text(caption)}</caption>\n{body}\n</table></div>'
+    head = f'<p class="caption">{text(caption)}</p>'
+    return f'{head}<div class="wide" {label}><table aria-label="{text(caption)}">\n{body}\n</table></div>'
 
 
 def _cell(tag: str, value: object) -> str:

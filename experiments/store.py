@@ -12,11 +12,14 @@ import hashlib
 import json
 import os
 import platform
+import subprocess
 import time
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
+from experiments.paths import ROOT
 from micro.files import FileFault, reason
 
 SCHEMA = 1
@@ -38,6 +41,7 @@ def environment(dtype: str = "float32") -> dict:
 
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "commit": commit(),
         "torch": torch.__version__,
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}, {processor()}, {os.cpu_count()} cores",
@@ -45,6 +49,19 @@ def environment(dtype: str = "float32") -> dict:
         "device": "cpu",
         "dtype": dtype,
     }
+
+
+@lru_cache(maxsize=1)
+def commit() -> str:
+    """The clone's commit, with "-dirty" where files differ from it; "unknown" outside a clone or without git."""
+    if not (ROOT / ".git").exists():
+        return "unknown"
+    line = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--exclude=*", "--abbrev=12"]
+    try:
+        done = subprocess.run(line, capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return done.stdout.strip()
 
 
 def processor() -> str:

@@ -116,9 +116,9 @@ def test_the_frontier_shows_every_format_its_figure_and_the_best_of_its_bytes(tm
     ]
     html = page_evidence.frontier(store)
     rows = {row[0]: row[1:] for row in cells(html)[1:]}
-    assert set(rows) == {"rtn4 (best of its bytes)", "a&lt;b", "rtn3 (best of its bytes)"}
+    assert set(rows) == {"rtn4 ◎", "a&lt;b", "rtn3 ◎"}
     one = rung(records[2])
-    assert rows["rtn3 (best of its bytes)"] == [
+    assert rows["rtn3 ◎"] == [
         "3.50", "0.219", "20.0", "0.1000", "0.800", "2",
         *[str(one.rates[t].speed_up) for t in (1.0, 0.5, 0.0)], f"{2.6 / (1 + 2 * 3.5 / 8):.2f}",
     ]  # fmt: skip

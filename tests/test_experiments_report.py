@@ -405,6 +405,7 @@ def test_provenance_names_machine_versions_inputs_and_commands(store, no_figures
     page = Page(build_page(store))
     environment = store.of(estimate.NAME)[0]["environment"]
     for value in (
+        environment["commit"],
         environment["machine"],
         environment["torch"],
         environment["python"],

@@ -62,7 +62,7 @@ def test_what_is_appended_is_read_back(tmp_path):
         record = json.loads(line, parse_constant=refuse)
         assert record["schema"] == SCHEMA
         assert record["key"] == key_of("squares", record["inputs"])
-        assert {"torch", "machine", "time"} <= set(record["environment"])
+        assert {"torch", "machine", "time", "commit"} <= set(record["environment"])
 
 
 def test_a_second_run_measures_nothing_anew_and_fresh_measures_all(tmp_path):
