@@ -12,7 +12,8 @@ from __future__ import annotations
 import io
 import zipfile
 from dataclasses import dataclass, field
-from pathlib import Path
+from numbers import Integral, Real
+from pathlib import Path, PurePath
 
 import torch
 from torch import Tensor
@@ -35,11 +36,17 @@ class TrainingState:
 
 @dataclass
 class CheckpointFolder:
-    """Where a run's states are kept. `run`: plain values by name, all of which must agree on resume."""
+    """Where a run's states are kept. `run`: values by name, all of which must agree on resume.
+
+    Raises ValueError naming a value of `run` that a checkpoint cannot hold.
+    """
 
     folder: Path
     run: dict[str, object]
     _newest: str | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.run = {name: plain(name, value) for name, value in self.run.items()}
 
     def paths(self) -> list[Path]:
         """The files that exist."""
@@ -53,7 +60,7 @@ class CheckpointFolder:
             "run": self.run,
             "step": state.step,
             "best_step": state.best_step,
-            "best_loss": state.best_loss,
+            "best_loss": plain("best_loss", state.best_loss),
             "tensors": state.tensors,
         }
         buffer = io.BytesIO()
@@ -93,6 +100,19 @@ class CheckpointFolder:
                     f"{path} belongs to another run: {name} was {theirs!r} and is now {ours!r}; resume "
                     f"with what it was begun with, or begin anew in another folder"
                 )
+
+
+def plain(name: str, value: object) -> object:
+    """Python's own value of a number or path, numpy's among them: safe mode would store those and then refuse to read them.
+
+    Raises ValueError naming a value of another kind.
+    """
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    for kind, own in ((Integral, int), (Real, float), (PurePath, str)):
+        if isinstance(value, kind):
+            return own(value)
+    raise ValueError(f"{name} is a {type(value).__name__}, which a checkpoint cannot hold")
 
 
 def read_state(path: Path) -> dict:

@@ -51,6 +51,22 @@ def test_every_save_leaves_the_one_before(saved):
     assert {read_state(saved / name)["step"] for name in NAMES} == {3, 4}
 
 
+def test_numbers_of_numpy_and_paths_are_stored_as_plain_values(tmp_path):
+    """Case C02: stored as they are, nothing could read them again in safe mode."""
+    run = {"lr": np.float64(2e-3), "decay": np.float32(0.5), "steps": np.int64(10), "tied": True,
+           "text": tmp_path / "text.txt", "autocast": None}  # fmt: skip
+    folder = CheckpointFolder(tmp_path, run)
+    folder.save(TrainingState(1, 1, np.float64(1.5), {"a": torch.ones(1)}))
+    found, notes = CheckpointFolder(tmp_path, run).load()
+    assert (found.best_loss, notes) == (1.5, []) and type(found.best_loss) is float
+    stored = torch.load(tmp_path / NAMES[0], weights_only=True)["run"]
+    assert stored == {"lr": 2e-3, "decay": 0.5, "steps": 10, "tied": True,
+                      "text": str(tmp_path / "text.txt"), "autocast": None}  # fmt: skip
+    assert [type(value) for value in stored.values()] == [float, float, int, bool, str, type(None)]
+    with pytest.raises(ValueError, match="betas is a list, which a checkpoint cannot hold"):
+        CheckpointFolder(tmp_path, {"betas": [0.9]})
+
+
 @pytest.mark.parametrize("keep", [0, 10, 0.5, 0.99])
 def test_a_torn_newest_is_named_and_the_one_before_is_used(saved, keep):
     newest = max((saved / n for n in NAMES), key=lambda p: read_state(p)["step"])
