@@ -41,25 +41,30 @@ def _loop(found: list[dict], notes: list[str]) -> Figure:
         f"loop less replay, bars 95% of the coins. {agreement(found)}",
     ), notes)  # fmt: skip
     rows = [[], []]
+    ends = []
     for i, temperature in enumerate(temperatures):
         mine = [one for one in found if one["temperature"] == temperature]
-        for row, draw in enumerate((_rates, _rest)):
+        for row in (0, 1):
             axes = figure.add_subplot(2, len(temperatures), row * len(temperatures) + i + 1)
-            draw(axes, mine, drafts)
             axes.set_xlabel("γ")
             axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
             rows[row].append(axes)
+        ends.append(_rates(rows[0][-1], mine, drafts))
+        _rest(rows[1][-1], mine, drafts)
         rows[0][-1].set_title(f"T = {temperature:g}", loc="left", fontweight="bold")
     for panels in rows:
         low, high = zip(*(axes.get_ylim() for axes in panels))
         for axes in panels:
             axes.set_ylim(min(low), max(high))
+    for axes, labels in zip(rows[0], ends):  # now that no scale will change
+        label_ends(axes, labels, HEIGHT / 2 - 0.8)
     rows[0][0].set_ylabel("tokens per pass")
     rows[1][0].set_ylabel("loop less replay")
     return figure
 
 
-def _rates(axes: Axes, mine: list[dict], drafts: list[str]) -> None:
+def _rates(axes: Axes, mine: list[dict], drafts: list[str]) -> list[tuple]:
+    """Draws a panel; the labels of its lines' ends."""
     ends = []
     for draft in drafts:
         own = [one for one in mine if one["draft"] == draft]
@@ -69,7 +74,7 @@ def _rates(axes: Axes, mine: list[dict], drafts: list[str]) -> None:
         axes.plot(gammas, by_loop, **style, ls="none", ms=3.5)
         ends.append((draft, gammas[-1], by_replay[-1]))
     axes.set_xlim(0, max(x for _, x, _ in ends) * 1.5)
-    label_ends(axes, ends, HEIGHT / 2 - 0.8)
+    return ends
 
 
 def _rest(axes: Axes, mine: list[dict], drafts: list[str]) -> None:

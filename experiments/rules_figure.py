@@ -48,18 +48,23 @@ def _rules(records: list[dict], notes: list[str]) -> Figure:
     columns = max(len(warm), len(drafts))
     above = [figure.add_subplot(2, columns, i + 1) for i in range(len(warm))]
     below = [figure.add_subplot(2, columns, columns + i + 1) for i in range(len(drafts))]
+    ends = []
     for axes, temperature in zip(above, warm):
-        _gain(axes, temperature, {d: found[d, temperature] for d in drafts if (d, temperature) in found})  # fmt: skip
+        ends.append(_gain(axes, temperature, {d: found[d, temperature] for d in drafts if (d, temperature) in found}))  # fmt: skip
     for axes, draft in zip(below, drafts):
-        _alpha(axes, draft, {t: own for (d, t), own in found.items() if d == draft}, gamma)
+        own = {t: rules for (d, t), rules in found.items() if d == draft}
+        ends.append(_alpha(axes, draft, own, gamma))
     _share_scale(above)
     _share_scale(below)
+    for axes, labels in zip(above + below, ends):  # now that no scale will change
+        label_ends(axes, labels, HEIGHT / 2 - 0.8)
     above[0].set_ylabel("block over token, %")
     below[0].set_ylabel("α")
     return figure
 
 
-def _gain(axes: Axes, temperature: float, found: dict[str, dict[str, Curve]]) -> None:
+def _gain(axes: Axes, temperature: float, found: dict[str, dict[str, Curve]]) -> list[tuple]:
+    """Draws a panel; the labels of its lines' ends."""
     drafts, ends = list(found), []
     for draft, own in found.items():
         gain = 100 * (own["block"].tokens_per_pass / own["token"].tokens_per_pass - 1)
@@ -72,10 +77,11 @@ def _gain(axes: Axes, temperature: float, found: dict[str, dict[str, Curve]]) ->
     axes.set_xlabel("γ")
     axes.set_xlim(0, max(x for _, x, _ in ends) * 1.3)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    label_ends(axes, ends, HEIGHT / 2 - 0.8)
+    return ends
 
 
-def _alpha(axes: Axes, draft: str, found: dict[float, dict[str, Curve]], gamma: int) -> None:
+def _alpha(axes: Axes, draft: str, found: dict[float, dict[str, Curve]], gamma: int) -> list[tuple]:
+    """Draws a panel; the labels of its lines' ends."""
     temperatures, ends = sorted(found), []
     for rule in RULES:
         points = [found[t][rule].at(found[t][rule].alpha, gamma) for t in temperatures]
@@ -88,11 +94,13 @@ def _alpha(axes: Axes, draft: str, found: dict[float, dict[str, Curve]], gamma: 
     axes.set_xlabel("T")
     axes.set_xlim(-0.1, temperatures[-1] * 1.5 + 0.1)
     axes.set_xticks(temperatures)
-    label_ends(axes, ends, HEIGHT / 2 - 0.8)
+    return ends
 
 
 def _share_scale(panels: list[Axes]) -> None:
+    """One scale for a row of panels, with room for labels that were moved apart."""
     low = min(axes.get_ylim()[0] for axes in panels)
     high = max(axes.get_ylim()[1] for axes in panels)
+    room = 0.08 * (high - low)
     for axes in panels:
-        axes.set_ylim(low, high)
+        axes.set_ylim(low - room, high + room)
