@@ -13,7 +13,7 @@ from specdec.drafts.base import Draft
 from specdec.drafts.confidence import LeastProbability
 from specdec.drafts.model import ModelDraft
 from specdec.drafts.table import ScriptedDraft, TreeDraft
-from specdec.record import Round, Totals
+from specdec.record import Round, Totals, speed_up
 from specdec.table import TableModel, table_law
 
 
@@ -39,7 +39,9 @@ def accounts(
         for one, state in steps(target, draft, PROMPT, count, gamma, sampling=sampling, rule=rule,
                                 chance=chance_for(rule, seed), stop=stops):  # fmt: skip
             room = min(count + len(PROMPT), target.context) - len(text)
-            wrong += _false_of_round(one, text, room, gamma, target, sampling, bool(state.ended))
+            wrong += _false_of_round(
+                one, text, room, gamma, target, model, sampling, bool(state.ended)
+            )
             text += one.emitted
             wrong += state.tokens != text
             done.append(one)
@@ -54,9 +56,9 @@ def accounts(
 
 
 def _false_of_round(
-    one: Round, text: list[int], room: int, gamma: int, target, sampling, last: bool
+    one: Round, text: list[int], room: int, gamma: int, target, model, sampling, last: bool
 ) -> int:
-    """False statements of a round behind `text` with `room` for tokens."""
+    """False statements of a round behind `text` with `room` for tokens. model: the draft's table, None where it has none."""
     path = [one.drafted[node] for node in one.kept]
     tail = list(one.emitted[len(path) :])
     is_full = one.checked == one.proposed == one.accepted
@@ -74,12 +76,13 @@ def _false_of_round(
         one.final == "" or abs(one.final_p - _p(target, [*text, *path], tail, sampling)) < ROUNDING,
         all(0 <= p <= 1 and 0 < q <= 1 for p, q in zip(one.p, one.q)),
     ]
-    if one.kept == tuple(range(one.accepted)):  # a chain's, or a first-child path of a tree
-        paths = [[*text, *path[:i]] for i in range(one.accepted)]
-        statements += [
-            abs(one.p[i] - _p(target, before, [path[i]], sampling)) < ROUNDING
-            for i, before in enumerate(paths)
-        ]
+    if model is not None:  # a chain, whose laws both tables tell
+        before = [[*text, *one.drafted[:i]] for i in range(one.proposed)]
+        for table, told in ((target, one.p), (model, one.q)):
+            statements += [
+                abs(told[i] - _p(table, before[i], [token], sampling)) < ROUNDING
+                for i, token in enumerate(one.drafted)
+            ]
     return statements.count(False)
 
 
@@ -109,7 +112,12 @@ def _false_of_text(text, rounds, ended, target, count, stops) -> int:
         totals.proposed == totals.checked + totals.thrown_away == sum(len(r.drafted) for r in rounds),
         totals.full_rounds == sum(len(r.kept) == len(r.drafted) for r in rounds),
         totals.draft_passes == sum(r.draft_passes for r in rounds),
-        totals.alpha in (None, totals.accepted / max(1, totals.checked)),
+        Totals.of(rounds[:1]) + Totals.of(rounds[1:]) == totals,
+        totals.alpha == (totals.accepted / totals.checked if totals.checked else None),
+        totals.accepted_per_drafted == (totals.accepted / totals.proposed if totals.proposed else None),
+        totals.acceptance_length == 1 + totals.accepted / len(rounds),
+        totals.full_share == totals.full_rounds / len(rounds),
+        speed_up(rounds, 0.25, lambda rows: 1.0) == totals.estimated_speed_up(0.25),
         totals.tokens_per_pass == len(new) / len(rounds),
         totals.estimated_speed_up(0.25) == len(new) / (len(rounds) + 0.25 * totals.draft_passes),
     ]  # fmt: skip

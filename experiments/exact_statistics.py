@@ -223,13 +223,13 @@ def checks() -> Iterator[Check]:
 
 def _chances() -> Iterator[Check]:
     stream = SeededChance(2, "draws")
-    for probability in (0.0005, 0.3, 0.9995):
+    for probability in (0.0005, 0.3, 0.9995, 1.0):
         yield Check(f"20,000 coins of {probability:g}", partial(coins, probability, 20_000),
                     level="probe")  # fmt: skip
     yield Check("20,000 draws of one stream", partial(draws_of, lambda seed: stream, 20_000))
     yield Check("2,000 draws of streams of their own",
                 partial(draws_of, lambda seed: SeededChance(1, str(seed)), 2_000))  # fmt: skip
-    yield Check("2,000 keyed draws", partial(draws_of, KeyedChance, 2_000), family="coupled")
+    yield Check("20,000 keyed draws", partial(draws_of, KeyedChance, 20_000), family="coupled")
     plainly = partial(joint_plain, target_of(3, 2))
     yield Check("plain text, keyed", partial(plainly, KeyedChance, 2_000), family="coupled",
                 level="probe")  # fmt: skip

@@ -14,6 +14,7 @@ from experiments.__main__ import COMMANDS, run_command
 EXPERIMENTS: dict[str, tuple[str, str]] = {
     "plate": COMMANDS["plate"],
     "identity": COMMANDS["identity"],
+    "exact": COMMANDS["exact"],
     "rounds": ("rounds", "the runs that the page's viewer steps through, token by token"),
     "lanes": (
         "lanes_run",
