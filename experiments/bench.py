@@ -22,7 +22,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from experiments.options import add_model, add_threads, set_threads, whole
+from experiments.options import add_model, add_rule, add_threads, set_threads, whole
 from experiments.paths import DATA
 
 FULL = {"tokens": 128, "repeats": 15, "warmups": 2}
@@ -40,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                             help=f"{what} (default: {FULL[name]}; {QUICK[name]} with --quick)")  # fmt: skip
     parser.add_argument("--draft", default="rtn4", metavar="FORMAT",
                         help="the copy that drafts (default: rtn4)")  # fmt: skip
+    add_rule(parser)
     parser.add_argument("--gamma", type=whole(1), default=4, metavar="N",
                         help="tokens drafted a round (default: 4)")  # fmt: skip
     parser.add_argument("--lanes", type=whole(2, 256), default=16, metavar="N",

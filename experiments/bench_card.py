@@ -9,7 +9,7 @@ def card(result: dict) -> list[str]:
     peer = f"transformers {e['transformers']}" if e["transformers"] else "no transformers"
     return [
         f"{e['machine']}, {e['threads']} threads, {e['device']}, {e['dtype']}; torch {e['torch']}, {peer}",
-        f"one sequence, {s['tokens']} new tokens, prompts {', '.join(s['prompts'])}; draft {s['draft']}, gamma {s['gamma']}, "
+        f"one sequence, {s['tokens']} new tokens, prompts {', '.join(s['prompts'])}; draft {s['draft']}, rule {s['rule']}, gamma {s['gamma']}, "
         f"{s['lanes']} lanes; {s['warmups']} warm-ups, {s['repeats']} turns",
         "",
         f"{'milliseconds a token or pass':44} {'median':>9} {'quartiles':>19} {'min':>9} {'max':>9}",

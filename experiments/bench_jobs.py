@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 
 import torch
 
+from experiments.options import check_rule
 from experiments.paths import ROOT
 from experiments.peer import Peer, missing
 from experiments.prompts import KINDS, Prompt, load_prompts
@@ -21,6 +22,7 @@ from micro.generate import generate as plain_text
 from micro.model import Transformer
 from micro.sampling import Sampling
 from quant.bytes import pass_bytes
+from specdec.accept import chance_for
 from specdec.decode import generate as speculative_text
 from specdec.drafts import make_draft
 from specdec.drafts.base import Draft
@@ -46,6 +48,7 @@ class Bench:
     gamma: int
     lanes: int
     peer: Peer | None = None
+    rule: str = "token"
     texts: dict[tuple, list[int]] = field(default_factory=dict)
     totals: dict[tuple, Totals] = field(default_factory=dict)
 
@@ -55,7 +58,7 @@ class Bench:
     def plain(self, name: str, temperature: float, lanes: int) -> Job:
         def job(turn: int) -> int:
             text = plain_text(
-                self.model, self.prompt(turn), self.tokens, Sampling(temperature), SeededChance(turn), lanes
+                self.model, self.prompt(turn), self.tokens, Sampling(temperature), chance_for(self.rule, turn), lanes
             )  # fmt: skip
             return self._keep(temperature, name, turn, text)
 
@@ -67,7 +70,8 @@ class Bench:
         def job(turn: int) -> int:
             made = speculative_text(
                 self.model, draft, self.prompt(turn), max_new_tokens=self.tokens, gamma=gamma,
-                sampling=Sampling(temperature), chance=SeededChance(turn), lanes=lanes,
+                sampling=Sampling(temperature), chance=chance_for(self.rule, turn), lanes=lanes,
+                rule=self.rule,
             )  # fmt: skip
             before = self.totals.get((temperature, name), Totals())
             self.totals[temperature, name] = before + made.totals
@@ -167,7 +171,7 @@ def start_up(turn: int) -> int:
 
 def open_bench(args: argparse.Namespace) -> tuple[Bench, str]:
     """Both sides, and why the peer is missing ("" where it is not). Raises ValueError naming what does not fit."""
-    model = open_model(args.model)
+    rule, model = check_rule(args.rule), open_model(args.model)
     check_gamma(args.gamma, args.lanes, model.context)
     prompts = one_of_each_kind(load_prompts(args.prompts))
     room = model.context - max(len(prompt.tokens) for prompt in prompts)
@@ -177,7 +181,7 @@ def open_bench(args: argparse.Namespace) -> tuple[Bench, str]:
         )
     draft, why = make_draft(model, args.draft), missing()
     peer = None if why else Peer(args.model, draft.model.state_dict(), args.gamma)
-    return Bench(model, draft, prompts, args.tokens, args.gamma, args.lanes, peer), why
+    return Bench(model, draft, prompts, args.tokens, args.gamma, args.lanes, peer, rule), why
 
 
 def one_of_each_kind(prompts: Sequence[Prompt]) -> list[Prompt]:
@@ -200,7 +204,7 @@ def measure_all(args: argparse.Namespace, say: Callable[[str], None]) -> dict:
     for name, jobs in groups.items():
         say(f"{name}: {', '.join(jobs)}")
         sessions[name] = take_turns(jobs, args.repeats, args.warmups)
-    settings = ("draft", "gamma", "lanes", "tokens", "repeats", "warmups")
+    settings = ("draft", "rule", "gamma", "lanes", "tokens", "repeats", "warmups")
     return {
         "settings": {name: getattr(args, name) for name in settings}
         | {"model": str(args.model), "prompts": [prompt.id for prompt in bench.prompts]},
