@@ -2,10 +2,10 @@
 
     python -m experiments.kill_and_resume --what train --times 100
 
-Each time a process runs the command and gets SIGKILL at a moment drawn uniformly over the undisturbed run's time; the same command,
-for a training with --resume, then runs to its end. What it leaves must equal what the undisturbed run left: weights, checkpoint and
-log of a training, records and figures of a plate, records of a sweep, all but times and the machine. Models and texts are tiny: it is
-the moments that count. Exit code 1: something differed, or a run did not end well.
+Each time a process runs the command and gets SIGKILL at a moment drawn uniformly over what the undisturbed run computed; the same
+command, for a training with --resume, then runs to its end. What it leaves must equal what the undisturbed run left: weights,
+checkpoint and log of a training, records and figures of a plate, records of a sweep, all but times and the machine. Models and texts
+are tiny: it is the moments that count. Exit code 1: something differed, or a run did not end well.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -168,18 +169,20 @@ def kill_and_resume(
     """Raises RuntimeError where the undisturbed run itself does not end well."""
     target.prepare(folder)
     out, log = folder / "out", folder / "log.txt"
-    begun = time.monotonic()
-    if (code := run_child(target.command(folder, out), log)) != 0:
-        raise RuntimeError(f"the undisturbed run ended with {code}: {log.read_text()[-2000:]}")
-    seconds = time.monotonic() - begun
+    undisturbed = run_child(target.command(folder, out), log)
+    if undisturbed.code != 0:
+        raise RuntimeError(
+            f"undisturbed, it ended with {undisturbed.code}: {log.read_text()[-2000:]}"
+        )
     wanted = target.leaves(out)
-    say(f"undisturbed: {seconds:.1f} s")
+    say(f"undisturbed: {undisturbed.seconds:.2f} s of computing")
     outcome, chance = Outcome(times), random.Random(seed)
     for number in range(1, times + 1):
         shutil.rmtree(out)
-        moment = chance.uniform(0, seconds)
-        outcome.killed += run_child(target.command(folder, out), log, moment) == -signal.SIGKILL
-        code = run_child(target.command(folder, out), log)
+        moment = chance.uniform(0, undisturbed.seconds)
+        killed = run_child(target.command(folder, out), log, moment)
+        outcome.killed += killed.code == -signal.SIGKILL
+        code = run_child(target.command(folder, out), log).code
         outcome.faults += [f"time {number}, killed after {moment:.3f} s: {fault}"
                            for fault in faults(target, out, wanted, code, log)]  # fmt: skip
         say(f"{number} of {times}: killed after {moment:.2f} s, {len(outcome.faults)} faults")
@@ -198,8 +201,15 @@ def faults(target: Target, out: Path, wanted: dict, code: int, log: Path) -> lis
     ]
 
 
-def run_child(words: list[str], log: Path, kill_after: float | None = None) -> int:
-    """The command in a forked process, its output in `log`; its exit code, -9 where it was killed."""
+class Ended(NamedTuple):
+    """How a process ended: its exit code, -9 where it was killed; the seconds it computed."""
+
+    code: int
+    seconds: float
+
+
+def run_child(words: list[str], log: Path, kill_after: float | None = None) -> Ended:
+    """The command in a forked process, its output in `log`; killed once it has computed for `kill_after` seconds."""
     child = os.fork()  # not a new interpreter: importing torch takes longer than these runs
     if not child:
         code = 1
@@ -215,9 +225,25 @@ def run_child(words: list[str], log: Path, kill_after: float | None = None) -> i
             sys.stderr.flush()
             os._exit(code)
     if kill_after is not None:
-        time.sleep(kill_after)
+        begun = time.monotonic()
+        while not ended(child) and computed(child, begun) < kill_after:
+            time.sleep(0.001)
         os.kill(child, signal.SIGKILL)  # until it is waited for, its number is nobody else's
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    _, status, used = os.wait4(child, 0)
+    return Ended(os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime)
+
+
+def ended(child: int) -> bool:
+    return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def computed(child: int, begun: float) -> float:
+    """Seconds its one thread has computed: beside other work, the clock on the wall would say little. That clock, from `begun`
+    on, where the system does not tell."""
+    try:
+        return int(Path(f"/proc/{child}/schedstat").read_text().split()[0]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return time.monotonic() - begun
 
 
 def run(args: argparse.Namespace) -> int:

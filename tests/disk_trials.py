@@ -108,7 +108,7 @@ def complaint(log: Path, code: int, out: Path, reason: str) -> list[str]:
 def full_trials(target: Target, folder: Path, kind: str) -> list[list[str]]:
     """With too little room a run ends in one line and leaves nothing half; with room it goes on and ends as if undisturbed."""
     out, log = folder / "out", folder / "log.txt"
-    code = run_child(target.command(folder, out), log)
+    code = run_child(target.command(folder, out), log).code
     wanted, found = target.leaves(out), sizes(out)
     print(f"undisturbed: exit {code}, {sum(found)} bytes, the largest file {max(found)}")
     shutil.rmtree(out)
@@ -118,10 +118,10 @@ def full_trials(target: Target, folder: Path, kind: str) -> list[list[str]]:
     for share in SHARES:
         room = max(int(most * share) // PAGE, 1) * PAGE
         with limited(out, room):
-            code = run_child(target.command(folder, out), log)
+            code = run_child(target.command(folder, out), log).code
             wrong = complaint(log, code, out, reason) + half_written(out)
         last = spoken(log)[-1:]
-        code = run_child(target.command(folder, out), log)
+        code = run_child(target.command(folder, out), log).code
         wrong += faults(target, out, wanted, code, log)
         trials.append(wrong)
         print(f"{'FAULT' if wrong else 'ok'}: {room} bytes of room; said {last}; {wrong}")
@@ -138,7 +138,7 @@ def read_only_trials(target: Target, folder: Path) -> list[list[str]]:
     for state in ("empty", "finished"):
         before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
         with read_only(out):
-            code = run_child(target.command(folder, out), log)
+            code = run_child(target.command(folder, out), log).code
             wrong = complaint(log, code, out, "read-only file system")
         after = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
         wrong += [] if before == after else ["files changed"]
