@@ -8,6 +8,11 @@ GLOSSARY = {
     "round, pass": "One draft phase and the one target pass that checks it.",
     "accepted, rejected, thrown away": "A drafted token that was kept; the first that was not; those behind it, never judged.",
     "correction, bonus": "The target's own token at the first rejection; the one after a fully accepted round.",
+    "p, q, coin": "The target's and the draft's probability of a drafted token x. It is kept with probability min(1, p(x) / q(x)): "
+    "where a uniform number, the coin, lies below that.",
+    "residual": "max(p − q, 0), scaled to sum to 1: what the correction is drawn from. It gives back exactly what acceptance took.",
+    "rule": "How a draft is judged. token: each by its coin. block: the drafted run as a whole. match: kept where the target's own draw "
+    "is the same. coupled: match, with noise that draft and target share. All keep the target's distribution.",
     "α": "accepted / checked, totals over totals: of the tokens that were judged, the share kept.",
     "overlap β": "The sum of min(p, q) over the vocabulary at one position; its mean over text the target wrote is the α of "
     "Leviathan, Kalman and Matias (2023).",

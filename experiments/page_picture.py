@@ -2,8 +2,8 @@
 
     python -m experiments.page_picture [--page FILE] [--out FILE.png]
 
-Any Chromium or Chrome will do; on Debian `apt-get install chromium`. The picture is the page's top as a reader meets it, at
-1200 pixels' width, in the light theme.
+Any Chromium or Chrome will do; on Debian `apt-get install chromium`. The picture is the page's top at 1200 pixels' width, in
+the light theme, with the viewer one round on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from experiments.paths import REFERENCE
 from micro.files import FileFault, read_bytes, write_atomically
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
-WIDTH, HEIGHT = 1200, 1750
+WIDTH, HEIGHT = 1200, 1900
+ONE_ROUND = b"<script>document.getElementById('next-round')?.click()</script>"
 FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -54,14 +55,15 @@ def main(argv: list[str] | None = None) -> int:
 
 def take(page: Path, out: Path) -> None:
     """Raises FileFault where there is no page or no picture can be written, ValueError where there is no browser."""
-    read_bytes(page)
+    content = read_bytes(page)
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
         raise ValueError(f"no browser found; any of {', '.join(BROWSERS)} would do")
     with tempfile.TemporaryDirectory() as folder:
-        picture = Path(folder) / "page.png"
+        picture, copy = Path(folder) / "page.png", Path(folder) / "page.html"
+        copy.write_bytes(content + ONE_ROUND)
         done = subprocess.run(
-            [browser, *FLAGS, f"--user-data-dir={folder}/profile", f"--screenshot={picture}", page.resolve().as_uri()],
+            [browser, *FLAGS, f"--user-data-dir={folder}/profile", f"--screenshot={picture}", copy.as_uri()],
             capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
         if not picture.exists():

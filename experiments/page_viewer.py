@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from experiments.page_parts import legend, text
 from experiments.page_text import byte, pieces, token_piece
-from experiments.rounds_text import check_text, title, totals
+from experiments.rounds_text import check_text, totals
 
 # panel entries, in their order
 PANEL = (
@@ -63,7 +62,7 @@ def _run(record: dict) -> dict:
     return {
         "prompt": pieces(result["prompt"]),
         "text": emitted,
-        "rounds": [[_cell(cell, record) for cell in _row(one)] for one in result["rounds"]],
+        "rounds": [_cells(one, record) for one in result["rounds"]],
         "steps": steps,
         # where each round ends: what a step of a whole round goes to
         "ends": [i for i, step in enumerate(steps) if step["phase"] in ("start", "append")],
@@ -86,23 +85,34 @@ def _class(fate: str) -> str:
     return STATES[LETTER[fate]][0]
 
 
-def _cell(cell: dict, record: dict) -> dict:
-    """A token with what hovering it shows: facts, then bars of the law that stood behind it."""
-    own = "q" not in cell
-    facts = [["p, of the target", prob(cell["p"])]]
-    if not own:  # in the order in which they become known
-        facts = [
-            ["q, of the draft", prob(cell["q"])],
-            *facts,
-            ["min(1, p / q)", prob(cell["accept"])],
-            ["coin", _coin(cell, record)],
-        ]
-    law, bars = ("target", "what the target would draw") if own else ("residual", "residual, drawn from after a refusal")  # fmt: skip
-    return {
-        "token": byte(cell["token"]),
-        "facts": facts,
-        "bars": [bars, [[byte(t), f"{share:.1%}", prob(share)] for t, share in cell[law]]],
-    }
+def _cells(one: dict, record: dict) -> list[dict]:
+    """A round's tokens with what hovering each shows: facts in the order in which they become known, then a law as bars."""
+    row = [_drafted(cell, record) for cell in one["drafted"]]
+    return row + ([_final(one, record)] if one["final"] else [])
+
+
+def _drafted(cell: dict, record: dict) -> dict:
+    facts = [
+        ["q, of the draft", prob(cell["q"])],
+        ["p, of the target", prob(cell["p"])],
+        ["min(1, p / q)", prob(cell["accept"])],
+        ["coin", _coin(cell, record)],
+    ]
+    return _shown(cell, facts, "residual, drawn from after a refusal", cell["residual"])
+
+
+def _final(one: dict, record: dict) -> dict:
+    """The target's own token: under the token rule a correction was drawn from the residual of the token that was rejected."""
+    cell, facts = one["final"], [["p, of the target", prob(one["final"]["p"])]]
+    refused = [c for c in one["drafted"] if c["fate"] == "rejected"]
+    if refused and record["point"]["rule"] == "token":
+        return _shown(cell, facts, "the residual it was drawn from", refused[0]["residual"])
+    return _shown(cell, facts, "the target's law", cell["target"])
+
+
+def _shown(cell: dict, facts: list[list[str]], title: str, law: list[list]) -> dict:
+    bars = [[byte(token), f"{share:.1%}", prob(share)] for token, share in law]
+    return {"token": byte(cell["token"]), "facts": facts, "bars": [title, bars]}
 
 
 def _coin(cell: dict, record: dict) -> str:
@@ -236,57 +246,3 @@ def _appended(one: dict, thrown: int) -> str:
     if thrown:
         words.append(f"{thrown} thrown away")
     return "; ".join(words) + "."
-
-
-def viewer_html(records: list[dict]) -> str:
-    """The viewer's frame, for the script to fill."""
-    options = "\n".join(
-        f'<option value="{i}">{text(title(record))}</option>' for i, record in enumerate(records)
-    )
-    panel = "\n".join(
-        f'<div><dt>{text(name)}</dt><dd id="panel-{i}"></dd></div>' for i, name in enumerate(PANEL)
-    )
-    buttons = "\n".join(
-        f'<button type="button" id="{name}" title="{text(hint)}">{words}</button>'
-        for name, words, hint in BUTTONS
-    )
-    return f"""<div id="viewer" role="group" aria-label="round viewer" tabindex="-1">
-<div class="control"><label for="run">run</label> <select id="run">
-{options}
-</select></div>
-<div class="buttons" role="toolbar" aria-label="steps">
-{buttons}
-</div>
-<p class="hint">Keys: ← → one step, Shift + ← → one round, space plays.</p>
-<ol class="phases" aria-hidden="true">{PHASES}</ol>
-<p id="viewer-where" class="where"></p>
-<div id="round" class="round" role="group" aria-label="tokens of this round"></div>
-<p id="viewer-said" class="said" role="status"></p>
-<div class="columns">
-<div class="inspector"><h3 id="inspected"></h3><dl id="facts"></dl>
-<p id="bars-title"></p><ul id="bars" class="bars"></ul></div>
-<div class="costs"><h3>What it cost</h3><dl class="readouts">
-{panel}
-</dl>
-<div class="times" aria-hidden="true"><span>speculative</span><div class="time"><i id="time-0"></i></div>
-<span>plain</span><div class="time plain"><i id="time-1"></i></div></div></div>
-</div>
-<h3 id="text-title">The text so far</h3>
-<pre id="text" class="text" role="group" aria-labelledby="text-title" tabindex="0"></pre>
-<p id="check" class="check" role="status"></p>
-</div>
-{legend()}"""
-
-
-BUTTONS = (
-    ("first", "start", "to the start"),
-    ("back-round", "« round", "one round back (Shift + ←)"),
-    ("back", "‹ step", "one step back (←)"),
-    ("play", "▶ play", "play or pause (space)"),
-    ("next", "step ›", "one step on (→)"),
-    ("next-round", "round »", "one round on (Shift + →)"),
-    ("last", "end", "to the end"),
-)
-PHASES = "".join(
-    f'<li id="phase-{name}">{name}</li>' for name in ("draft", "verify", "compare", "append")
-)

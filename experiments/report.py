@@ -23,8 +23,9 @@ from experiments import (
 from experiments.page_controls import plate_html
 from experiments.page_parts import contents, data_script, missing, paragraph, section, text
 from experiments.page_plate import plate_data
+from experiments.page_steps import viewer_html
 from experiments.page_style import script, style
-from experiments.page_viewer import viewer_data, viewer_html
+from experiments.page_viewer import viewer_data
 from experiments.plate_table import verdict
 from experiments.plot import add_records, open_records, quiet_matplotlib, warn
 from experiments.shown import Shown, one_setting, sample_text, shown

@@ -139,6 +139,9 @@ def test_what_hovering_shows_is_the_records(tmp_path):
     assert cell["facts"] == [["q, of the draft", "0.800"], ["p, of the target", "0.100"],
                              ["min(1, p / q)", "0.125"], ["coin", "0.625"]]  # fmt: skip
     assert cell["bars"][1] == [["e", "75.0%", "0.750"], ["␣", "25.0%", "0.250"]]
+    correction, bonus = shown["rounds"][0][3], shown["rounds"][1][3]
+    assert correction["bars"] == ["the residual it was drawn from", cell["bars"][1]]
+    assert bonus["bars"] == ["the target's law", [["\\x00", "60.0%", "0.600"]]]
     thrown = dict(shown["rounds"][0][2]["facts"])
     assert thrown["coin"] == "none: never judged"
 
