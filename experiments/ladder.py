@@ -27,6 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="measure these formats alone, of the ladder or not")  # fmt: skip
     parser.add_argument("--window", type=whole(16, 256), default=64, metavar="N",
                         help="start positions counted behind each prompt (default: 64)")  # fmt: skip
+    parser.add_argument("--every", type=whole(1, 8), default=1, metavar="N",
+                        help="use every N-th prompt of each plate: faster, wider intervals (default: 1)")  # fmt: skip
     parser.add_argument("--fresh", action="store_true", help="measure again what is recorded")
     parser.add_argument("--json", action="store_true", help="print the table as one JSON object")
     add_threads(parser)
@@ -44,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     set_threads(args.threads)
     setting = Setting(
         args.model,
-        load_prompts(args.prompts),
+        ladder_run.thinned(load_prompts(args.prompts), args.every),
         window=args.window,
         seeds=(1,),
         most_gamma=ladder_run.MOST_GAMMA,

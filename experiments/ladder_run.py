@@ -20,6 +20,7 @@ from specdec.replay import Expected, acceptance_given_output, replay
 if TYPE_CHECKING:  # these import torch, which figures and tables need not wait for
     from torch import Tensor
 
+    from experiments.prompts import Prompt
     from experiments.setting import Setting, Texts
 
 NAME = "ladder"
@@ -71,6 +72,18 @@ def halves(setting: Setting) -> tuple[np.ndarray, np.ndarray]:
             "prompts of two plates or more are needed: one to choose on, one to report"
         )
     return np.array(sorted(parts[0])), np.array(sorted(parts[1]))
+
+
+def thinned(prompts: list[Prompt], every: int) -> list[Prompt]:
+    """Every so many-th prompt of each plate, the first among them."""
+    seen: dict[str, int] = {}
+    kept = []
+    for prompt in prompts:
+        plate = prompt.id.rpartition("-")[0]
+        if seen.setdefault(plate, 0) % every == 0:
+            kept.append(prompt)
+        seen[plate] += 1
+    return kept
 
 
 def run(point: dict, setting: Setting) -> dict:

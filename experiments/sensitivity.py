@@ -3,7 +3,7 @@
 First each matrix, each layer, each kind of matrix and everything is rounded alone to 3 and to 2 bits (mse3, mse2), all else in 16
 bits: what alpha loses. Then matrices are given bits one by one where they buy most (experiments/mix_search.py), and the best mixes at 2.75 and
 3.25 bits per weight are written as mix-2.75.json and mix-3.25.json; `selfdraft run ladder` measures them on the other half of the
-plates. All on every other choosing prompt, T = 1, gamma 4. About a second a measurement, some 170 of them.
+plates. All on the choosing prompts, T = 1, gamma 4. About a second a measurement, some 170 of them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import json
 import sys
 from pathlib import Path
 
-from experiments.options import add_model, add_threads, set_threads
+from experiments.options import add_model, add_threads, set_threads, whole
 from experiments.paths import DATA, REFERENCE, RESULTS
 
 
@@ -23,6 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="JSONL with id, kind and text (default: the course's)")  # fmt: skip
     parser.add_argument("--out", type=Path, default=RESULTS / "sensitivity", metavar="DIR",
                         help="folder of records, figure and mixes (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--every", type=whole(1, 8), default=2, metavar="N",
+                        help="use every N-th prompt of each plate (default: %(default)s)")  # fmt: skip
     parser.add_argument("--reference", action="store_true",
                         help="write the mixes that the ladder of this repository measures")  # fmt: skip
     parser.add_argument("--no-search", action="store_true", help="leave the search for mixes out")
@@ -32,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from experiments import sensitivity_run
+    from experiments.ladder_run import thinned
     from experiments.prompts import load_prompts
     from experiments.runner import progress_bar
     from experiments.sensitivity_figure import as_rows, as_text
@@ -39,7 +42,8 @@ def run(args: argparse.Namespace) -> int:
     from experiments.store import Store
 
     set_threads(args.threads)
-    setting = sensitivity_run.choosing(Setting(args.model, load_prompts(args.prompts)))
+    prompts = thinned(load_prompts(args.prompts), args.every)
+    setting = sensitivity_run.choosing(Setting(args.model, prompts))
     setting.check()
     store, bench = Store(args.out), sensitivity_run.Workbench(setting)
     points = sensitivity_run.points_of(setting.model)

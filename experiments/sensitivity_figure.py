@@ -75,7 +75,7 @@ def sensitivity(records: list[dict]) -> Figure:
 
 def _draw(rows: list[dict]) -> Figure:
     caption = [
-        "1 − α at T = 1, γ = 4, on every other choosing prompt, where this part alone is rounded (searched scale, groups of 32), all else in 16 bits. "
+        "1 − α at T = 1, γ = 4, on the choosing prompts, where this part alone is rounded (searched scale, groups of 32), all else in 16 bits. "
         "Bars: 95% over prompts. A tied embedding is also the head."
     ]
     figure = new_figure(TITLE, 6.4, caption, ())

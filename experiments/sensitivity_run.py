@@ -75,11 +75,11 @@ def identity(point: dict, setting: Setting) -> dict:
 
 
 def choosing(setting: Setting) -> Setting:
-    """The setting with every other choosing prompt alone: some 170 measurements, each compared with others on the same texts."""
+    """The setting with the choosing prompts alone."""
     from experiments.ladder_run import halves
     from experiments.setting import Setting
 
-    prompts = [setting.prompts[i] for i in halves(setting)[0][::2]]
+    prompts = [setting.prompts[i] for i in halves(setting)[0]]
     return Setting(setting.model_dir, prompts, setting.window, seeds=(1,), most_gamma=GAMMA)
 
 

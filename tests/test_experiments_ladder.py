@@ -63,6 +63,13 @@ def test_no_plate_is_in_both_halves_and_kinds_are_balanced():
     assert "plate" not in {p.id for half in halves for p in half}
 
 
+def test_thinned_prompts_keep_every_plate():
+    prompts = load_prompts(DATA / "prompts.jsonl")
+    few = ladder_run.thinned(prompts, 4)
+    assert [p.id for p in few[:5]] == ["plate", "01-6-1", "01-6-5", "02-6-1", "02-6-5"]
+    assert len(few) == 1 + 2 * 24 and ladder_run.thinned(prompts, 1) == prompts
+
+
 def test_prompts_of_one_plate_cannot_be_parted():
     one = SimpleNamespace(prompts=[p for p in load_prompts(DATA / "prompts.jsonl") if p.id.startswith("01-6")])  # fmt: skip
     with pytest.raises(ValueError, match="prompts of two plates"):

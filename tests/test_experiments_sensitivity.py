@@ -78,7 +78,7 @@ def test_rounded_parts_come_and_go_and_everything_is_the_draft_itself(bench):
 def test_only_choosing_prompts_are_used(bench, folder):
     everything = [p.id for p in load_prompts(folder / "prompts.jsonl")]
     used = [p.id for p in bench.setting.prompts]
-    assert used == ["01-6-1", "02-6-1"] and set(used) < set(everything)
+    assert used == ["01-6-1", "01-6-2", "02-6-1", "02-6-2"] and set(used) < set(everything)
 
 
 def test_what_is_on_record_is_not_measured_again(bench, tmp_path):
