@@ -20,6 +20,7 @@ from experiments.figure_style import (
     styled,
     whiskers,
 )
+from experiments.recipe_rates import baseline, minutes_to
 
 KIND_MARKERS = {"lesson": "o", "copy": "s", "free": "^"}
 BITS = "held-out loss (bits per byte)"
@@ -150,8 +151,6 @@ def _amount_of_draft(panels: np.ndarray, records: list[dict], drafts: list[str])
 
 def recipe(records: list[dict]) -> Figure:
     """Held-out loss of each training against its minutes."""
-    from experiments.recipe import baseline, minutes_to
-
     title = "The recipe beside plain AdamW: held-out loss against time"
     with styled():
         if not records:

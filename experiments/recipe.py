@@ -14,6 +14,7 @@ from pathlib import Path
 
 from experiments.options import add_threads, set_threads
 from experiments.paths import DATA, REFERENCE, RESULTS
+from experiments.recipe_rates import baseline, minutes_to
 from micro.files import FileFault
 
 NAME = "recipe"
@@ -104,19 +105,6 @@ def measured(folder: Path) -> dict:
         "chosen_step": end["best_step"],
         "chosen_held_out": end.get("held-out", {}).get("nats"),
     }
-
-
-def baseline(records: list[dict]) -> dict | None:
-    """The AdamW run with the lowest held-out loss at any kept step, None where there is none."""
-    found = [r for r in records if r["point"]["optimizer"] == "adamw"]
-    return min(found, key=lambda r: min(r["result"]["held_out"]), default=None)
-
-
-def minutes_to(record: dict, nats: float) -> float | None:
-    """The first kept step's minutes at which the held-out loss is `nats` or below."""
-    result = record["result"]
-    pairs = zip(result["minutes"], result["held_out"])
-    return next((minutes for minutes, loss in pairs if loss <= nats), None)
 
 
 def table(records: list[dict]) -> list[str]:

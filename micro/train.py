@@ -47,20 +47,20 @@ class TrainConfig:
     Raises ValueError naming the first field that is out of range.
     """
 
-    steps: int = 1600
-    batch: int = 8
+    steps: int = 2800
+    batch: int = 4
     block: int = 512
-    lr: float = 8e-3
+    lr: float = 5.6e-3
     min_lr: float = 0.0
-    warmup: int = 80
+    warmup: int = 140
     optimizer: str = "muon"
     weight_decay: float = 0.3
     beta2: float = 0.99
-    dropout: float = 0.15
+    dropout: float = 0.25
     clip: float = 1.0
     ema: float = 0.0
     seed: int = 1
-    eval_every: int = 100
+    eval_every: int = 200
     autocast: str = "off"
 
     def __post_init__(self) -> None:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import shlex
 from math import log
 from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure
 
-from experiments import loss_profile, recipe
+from experiments import loss_profile, recipe, train
 from experiments.__main__ import main
 from experiments.course_figures import FIGURES
 from experiments.loss_profile import PLACES, place_in_word
-from experiments.paths import DATA
+from experiments.paths import DATA, WEIGHTS
 from experiments.prompts import load_prompts
+from experiments.recipe_rates import baseline, minutes_to
 from experiments.setting import Setting
 from experiments.store import Store
 from micro.checkpoint import load_model
@@ -132,11 +135,11 @@ def made(optimizer: str, minutes: list[float], bits: list[float]) -> dict:
 def test_the_goal_is_the_better_baselines_best():
     records = [made("muon", [1.0, 2.0], [2.1, 1.9]), made("adamw", [3.0, 4.0], [2.0, 2.2]),
                made("adamw", [1.0, 9.0], [2.5, 2.3])]  # fmt: skip
-    best = recipe.baseline(records)
+    best = baseline(records)
     assert best is records[1]
     goal = min(best["result"]["held_out"])
-    assert recipe.minutes_to(records[0], goal) == 2.0 and recipe.minutes_to(best, goal) == 3.0
-    assert recipe.minutes_to(records[2], goal) is None
+    assert minutes_to(records[0], goal) == 2.0 and minutes_to(best, goal) == 3.0
+    assert minutes_to(records[2], goal) is None
     assert recipe.table(records)[-1] == "goal: 2.000, the best of adamw, after 3.0 minutes"
 
 
@@ -174,3 +177,14 @@ def test_no_records_make_a_figure_that_says_so(name):
     figure = FIGURES[name]([])
     assert isinstance(figure, Figure)
     assert any("No records" in text.get_text() for axes in figure.axes for text in axes.texts)
+
+
+def test_the_defaults_are_the_recipe_of_the_micro_that_ships():
+    """But for what each run chooses: the seed, and bfloat16 products where the processor has them."""
+    words = shlex.split(json.loads((WEIGHTS / "training.json").read_text())["command"])[2:]
+    parser = argparse.ArgumentParser()
+    train.add_arguments(parser)
+    shipped, default = vars(parser.parse_args(words)), vars(parser.parse_args([]))
+    told = {name for name in shipped if shipped[name] != default[name]}
+    assert told <= {"seed", "autocast", "out", "block", "kv_heads"}
+    assert (shipped["block"], shipped["kv_heads"]) == (shipped["context"], shipped["heads"])
