@@ -108,7 +108,7 @@ def text_amount(records: list[dict]) -> Figure:
         if not records:
             return settled(message(title, "No records: `selfdraft run amount` measures them."))
         caption = (
-            "micro trained by one recipe on a part of the plates, taken evenly; weights chosen on the same validation plates. "
+            "micro trained by one recipe on a part of the plates, taken evenly and read equally often; weights chosen on the same validation plates. "
             f"α at γ = 4, T = 1, over {len(records[0]['result']['prompts'])} prompts; bars: 95% over prompts. "
             "Best speed-up: estimated, c by weight bytes.",
         )

@@ -1,8 +1,8 @@
 """How much text is enough: micro trained on a quarter, a half and all of the course, and what its low-bit copies are worth.
 
 The shipped micro is the whole; the others are trained here by the command in its training record, on a part of the plates
-(`selfdraft train --share`), unless their folders hold a finished model already. An interrupted training is
-resumed. Then the held-out loss and the acceptance of rtn4 and rtn3 at T = 1 are measured as `selfdraft plate` does, and drawn.
+(`selfdraft train --share`) and in that part of its steps, so that each reads its text equally often, unless their folders hold
+a finished model already. An interrupted training is resumed. Then the held-out loss and the acceptance of rtn4 and rtn3 at T = 1 are measured as `selfdraft plate` does, and drawn.
 """
 
 from __future__ import annotations
@@ -111,6 +111,8 @@ def _train(share: float, folder: Path, args: argparse.Namespace) -> None:
         raise FileFault(f"{args.model / 'training.json'} names no command to train a part with")
     words = shlex.split(record["command"])[2:]  # behind `selfdraft train`
     words += ["--share", str(share), "--out", str(folder)]  # the last of an option counts
+    for option in ("--steps", "--warmup"):
+        words += [option, str(max(1, round(int(words[words.index(option) + 1]) * share)))]
     words += ["--threads", str(args.threads)] if args.threads else []
     words += ["--resume"] if CheckpointFolder(folder / "run", {}).paths() else []
     if code := run_command("train", "train", words):
