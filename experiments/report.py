@@ -128,6 +128,7 @@ def _sections(
     store: Store, found: list[tuple[str, Shown]], main: Shown, runs: list[dict]
 ) -> list[str]:
     recorded, notes = one_setting(store.of(rounds_run.NAME), rounds_run.VERSION)
+    recorded.sort(key=lambda r: _place(rounds_run.POINTS, r["point"]))
     parts = [_plate(found), _viewer(recorded, notes)]
     if main.curves:
         parts += [
@@ -180,6 +181,11 @@ def _viewer(records: list[dict], notes: list[str]) -> str:
         data_script("viewer-data", viewer_data(records)),
         script("page_viewer.js"),
     )
+
+
+def _place(points: list[dict], point: dict) -> int:
+    """Of a point among an experiment's; unknown ones come last."""
+    return points.index(point) if point in points else len(points)
 
 
 def _failed(store: Store) -> list[str]:

@@ -23,12 +23,12 @@ def _point(kind: str, draft: str, temperature: float, gamma: int, rule: str = "t
 
 
 POINTS = [
+    _point("free", "rtn3", 1.0, 4),
     _point("lesson", "rtn4", 1.0, 4),
     _point("lesson", "rtn3", 0.0, 4),
     _point("copy", "rtn4", 0.0, 10),
     _point("copy", "rtn3", 1.0, 2),
     _point("free", "rtn4", 1.0, 10),
-    _point("free", "rtn3", 1.0, 4),
     _point("lesson", "rtn3", 1.0, 4, "coupled"),
     _point("free", "absmax2", 1.0, 8),  # loses
 ]

@@ -13,7 +13,7 @@ import pytest
 from made_records import fill, made_result
 from made_rounds import add_run
 
-from experiments import estimate, page_tables, plate_run
+from experiments import estimate, page_tables, plate_run, rounds_run
 from experiments.__main__ import main
 from experiments.figures import FIGURES
 from experiments.page_parts import data_script, rounds
@@ -21,6 +21,7 @@ from experiments.page_plate import C_NAMES, READOUTS, plate_data
 from experiments.page_text import byte, bytes_as_text, pieces
 from experiments.plate_table import verdict
 from experiments.report import build_page, sources
+from experiments.rounds_text import title
 from experiments.shown import shown
 from experiments.store import Store
 
@@ -399,6 +400,18 @@ def test_other_rules_stand_beside_the_plate_s_own(tmp_path, no_figures):
     data = json.loads(scripts(page)["plate-data"])
     assert dict(data["controls"])["rule"] == ["token", "block"]
     assert {key.split(",")[2] for key in data["settings"]} == {"0", "1"}
+
+
+def test_runs_stand_in_the_experiments_order_whenever_they_were_made(tmp_path, no_figures):
+    store = Store(tmp_path)
+    late, early = rounds_run.POINTS[3], rounds_run.POINTS[0]
+    for point in ({"gamma": 7}, late, early):
+        add_run(store, **point)
+    options = re.findall(r'<option value="\d">([^<]*)</option>', build_page(store))
+    assert options == [
+        *map(title, ({"point": early}, {"point": late})),
+        "lesson, rtn4, T = 1, γ = 7",
+    ]
 
 
 def test_provenance_names_machine_versions_inputs_and_commands(store, no_figures):
