@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from experiments.exact_check import ROUNDING, Check, Metered, Reading, near_and_far, steps, texts
+from experiments.exact_check import ROUNDING, Check, Reading, near_and_far, steps, texts
 from experiments.exact_enumeration import COOL, PROMPT, STOPS, target_of
+from experiments.metered import Metered
 from micro.sampling import Sampling
 from specdec.accept import RULES, chance_for
 from specdec.drafts.base import Draft

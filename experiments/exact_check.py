@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from torch import Tensor
-
+from experiments.metered import Metered
 from micro.chance import Chance, SeededChance
 from micro.sampling import Sampling
 from specdec import decode
-from specdec.drafts.base import Cache, Draft, Model
+from specdec.drafts.base import Draft, Model
 from specdec.drafts.model import ModelDraft
 from specdec.record import Generation
 from specdec.table import TableModel, near
@@ -74,24 +73,6 @@ def judge(check: Check) -> Outcome:
 def up_to(level: str, checks: Iterable[Check]) -> list[Check]:
     """Those of `level` and of the ones before it."""
     return [check for check in checks if LEVELS.index(check.level) <= LEVELS.index(level)]
-
-
-class Metered:
-    """A Model that counts its passes and refuses more than `most`: a loop that never ends is caught, and does not hang."""
-
-    def __init__(self, model: Model, most: int = 10**9) -> None:
-        self.model, self.most, self.passes = model, most, 0
-        self.vocab, self.context = model.vocab, model.context
-
-    def new_cache(self, rows: int = 1, lanes: int = 0) -> Cache:
-        return self.model.new_cache(rows, lanes)
-
-    def forward(self, tokens: Tensor, cache: Cache, *rest) -> tuple[Tensor, Tensor]:
-        """Raises RuntimeError beyond `most`."""
-        self.passes += 1
-        if self.passes > self.most:
-            raise RuntimeError(f"more than {self.most} passes: the loop does not end")
-        return self.model.forward(tokens, cache, *rest)
 
 
 def texts(

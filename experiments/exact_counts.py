@@ -16,7 +16,6 @@ from experiments.exact_accounts import account_checks
 from experiments.exact_check import (
     ROUNDING,
     Check,
-    Metered,
     Reading,
     near_and_far,
     texts,
@@ -46,7 +45,7 @@ def against_replay(target: TableModel, model: TableModel, rule: str) -> Reading:
     """Expected rounds and accepted tokens of the enumerated loop, given the text: the worst text's distance from replay's."""
     sums: dict[tuple[int, ...], np.ndarray] = {}
     window = WINDOW.get(rule, 4)
-    for chance, done in walks(Metered(target), ModelDraft(model, 1), PROMPT, gamma=GAMMA, rule=rule,
+    for chance, done in walks(target, ModelDraft(model, 1), PROMPT, gamma=GAMMA, rule=rule,
                               max_new_tokens=window + GAMMA, sampling=COOL):  # fmt: skip
         starts = np.cumsum([0, *(len(r.emitted) for r in done.rounds)])
         inside = [r for r, start in zip(done.rounds, starts) if start < window]
@@ -66,7 +65,7 @@ def against_replay(target: TableModel, model: TableModel, rule: str) -> Reading:
 
 def closed_form(rule: str, model: TableModel, target: TableModel) -> Reading:
     """Expected accepted tokens of one drafted token, enumerated, against the rule's closed form."""
-    runs = walks(Metered(target), ModelDraft(model, 1), PROMPT, max_new_tokens=2, gamma=1,
+    runs = walks(target, ModelDraft(model, 1), PROMPT, max_new_tokens=2, gamma=1,
                  sampling=COOL, rule=rule)  # fmt: skip
     found = sum(chance * done.rounds[0].accepted for chance, done in runs)
     return Reading(abs(found - _closed(rule, target, model)), ROUNDING)
@@ -106,7 +105,7 @@ def block_gain() -> Reading:
         for model in near_and_far(target).values():
             kept = {}
             for rule in ("token", "block"):
-                runs = walks(Metered(target), ModelDraft(model, 1), PROMPT, max_new_tokens=4,
+                runs = walks(target, ModelDraft(model, 1), PROMPT, max_new_tokens=4,
                              gamma=3, sampling=COOL, rule=rule)  # fmt: skip
                 kept[rule] = sum(chance * done.rounds[0].accepted for chance, done in runs)
             worst = max(worst, kept["token"] - kept["block"])

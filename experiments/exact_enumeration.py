@@ -15,7 +15,6 @@ from functools import lru_cache, partial
 from experiments.exact_check import (
     ROUNDING,
     Check,
-    Metered,
     Reading,
     near_and_far,
     pairs_of,
@@ -73,7 +72,7 @@ def by_walks(
     rule: str = "token",
 ) -> Reading:
     """Whole walks of generate() against the target's own law."""
-    runs = walks(Metered(target), draft, PROMPT, max_new_tokens=count, gamma=gamma,
+    runs = walks(target, draft, PROMPT, max_new_tokens=count, gamma=gamma,
                  sampling=sampling, stop=stops, rule=rule)  # fmt: skip
     want = target_law(target, PROMPT, min(count, target.context - len(PROMPT)), sampling, stops)
     return Reading(gap(law_of(runs), want), ROUNDING)

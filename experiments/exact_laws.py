@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 
+from experiments.metered import Metered
 from micro.chance import every_branch
 from micro.sampling import Sampling
 from specdec import decode
@@ -42,12 +43,17 @@ def target_law(
 
 
 def walks(
-    target: Model, draft: Draft, prompt: Sequence[int], **options
+    target: Model, draft: Draft, prompt: Sequence[int], max_new_tokens: int, **options
 ) -> Iterator[tuple[float, Generation]]:
-    """(probability, Generation) of every way generate() can go; state left from one walk would show in the next."""
-    options.setdefault("sampling", Sampling())
+    """(probability, Generation) of every way generate() can go; state left from one walk would show in the next.
+
+    Raises RuntimeError where a walk takes more passes than a prefill and one for each token: its branches would have no end.
+    """
+    options = {"sampling": Sampling(), "max_new_tokens": max_new_tokens} | options
     return every_branch(
-        lambda chance: decode.generate(target, draft, prompt, chance=chance, **options)
+        lambda chance: decode.generate(
+            Metered(target, max_new_tokens + 1), draft, prompt, chance=chance, **options
+        )
     )
 
 

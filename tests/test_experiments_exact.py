@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from experiments.__main__ import main
-from experiments.exact_check import Check, Metered, Reading, judge, near_and_far, pairs_of, texts
+from experiments.exact_check import Check, Reading, judge, near_and_far, pairs_of, texts
 from experiments.exact_enumeration import PROMPT, target_of
-from experiments.exact_laws import target_law
+from experiments.exact_laws import target_law, walks
 from experiments.exact_matrix import CLEAN, Found, checks_of
 from experiments.exact_report import lines, summary
 from experiments.exact_statistics import (
@@ -25,6 +25,7 @@ from experiments.exact_statistics import (
 )
 from experiments.exact_tiers import TIERS
 from experiments.faults import FAULTS, plant
+from experiments.metered import Metered
 from experiments.store import Store
 from micro.chance import generator_for
 from specdec.accept import RULES, chance_for
@@ -159,6 +160,8 @@ def test_a_loop_that_never_ends_is_caught_and_does_not_hang(monkeypatch):
     target = target_of(3, 5)
     outcome = judge(Check("endless", lambda: texts(target, pairs_of(target)["near"], [0], 3, 2)))
     assert outcome.caught and "passes: the loop does not end" in outcome.error
+    with pytest.raises(RuntimeError, match="more than 4 passes"):
+        list(walks(target, pairs_of(target)["near"], [0], max_new_tokens=3, gamma=2))
     metered, tokens = Metered(target, 1), torch.tensor([[0]])
     metered.forward(tokens, metered.new_cache())
     with pytest.raises(RuntimeError, match="more than 1 passes"):
