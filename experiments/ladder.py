@@ -30,14 +30,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--every", type=whole(1, 8), default=1, metavar="N",
                         help="use every N-th prompt of each plate: faster, wider intervals (default: 1)")  # fmt: skip
     parser.add_argument("--fresh", action="store_true", help="measure again what is recorded")
-    parser.add_argument("--json", action="store_true", help="print the table as one JSON object")
+    shape = parser.add_mutually_exclusive_group()
+    shape.add_argument("--json", action="store_true", help="print the table as one JSON object")
+    shape.add_argument("--markdown", action="store_true",
+                       help="print the winners of the byte classes as a table in Markdown")  # fmt: skip
     add_threads(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     from experiments import ladder_run
     from experiments.ladder_rates import rung
-    from experiments.ladder_table import as_json, as_text
+    from experiments.ladder_table import as_json, as_text, winners_table
     from experiments.prompts import load_prompts
     from experiments.runner import measure
     from experiments.setting import Setting
@@ -60,11 +63,14 @@ def run(args: argparse.Namespace) -> int:
         print(f"selfdraft run ladder: {note}", file=sys.stderr)
     records, measured = measure(ladder_run, setting, store, args.fresh, points)
     rungs = [rung(record) for record in records]
-    print(json.dumps(as_json(rungs), allow_nan=False) if args.json else as_text(rungs))
+    if args.json:
+        print(json.dumps(as_json(rungs), allow_nan=False))
+    else:
+        print(winners_table(rungs) if args.markdown else as_text(rungs))
     draw(records, args.out)
     print(
         f"Measured {measured} formats, {len(records) - measured} were on record. Records and figures: {args.out}/",
-        file=sys.stderr if args.json else sys.stdout,
+        file=sys.stderr if args.json or args.markdown else sys.stdout,
     )
     return 0
 

@@ -60,8 +60,8 @@ def law_lines(rungs: list[Rung]) -> list[str]:
     return [str(fit) for fit in fits(rungs)] or ["Too few formats to fit a law."]
 
 
-def winners_table(rungs: list[Rung]) -> list[str]:
-    """The README's table, in Markdown."""
+def winners_table(rungs: list[Rung]) -> str:
+    """The winner of each byte class, in Markdown."""
     lines = [
         "| bits per weight, at most | best draft | c, weight bytes | α, T = 1 | best γ | speed-up, T = 1 | T = 0.5 | T = 0 | with cache, T = 1 |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -72,7 +72,7 @@ def winners_table(rungs: list[Rung]) -> list[str]:
             f"| {most:g} | {one.draft} | {one.c['weights']:.3f} | {_three(at[1.0].alpha)} | {at[1.0].gamma} | {at[1.0].speed_up} "
             f"| {at[0.5].speed_up} | {at[0.0].speed_up} | {at[1.0].cached_speed_up:.2f} at {one.c['with_cache']:.3f} |"
         )
-    return lines
+    return "\n".join(lines)
 
 
 def as_json(rungs: list[Rung]) -> dict:

@@ -158,6 +158,10 @@ def test_the_command_measures_once_and_draws(folder, tmp_path, capsys):
     text = capsys.readouterr().out
     assert "Measured 0 formats, 3 were on record" in text and "Best of all:" in text
     assert "up to 3.5 bits per weight: mse3-fp8+gptq" in text
+    assert main(command(folder, out, *only, "--markdown")) == 0
+    table = capsys.readouterr().out.splitlines()
+    assert [row.split(" | ")[1] for row in table[2:]] == ["had+mse2", "mse3-fp8+gptq", "rtn4"]
+    assert len({row.count("|") for row in table}) == 1
 
 
 def test_a_format_that_does_not_exist_is_refused(folder, tmp_path, capsys):
