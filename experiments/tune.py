@@ -14,42 +14,45 @@ import shlex
 import sys
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from experiments.folder_lock import held
 from experiments.options import add_model, add_threads, real, set_threads, whole
-from experiments.paths import DATA
+from experiments.paths import DATA, WEIGHTS
+from experiments.quantize import check_out
+from experiments.training_log import TrainingLog
+from experiments.training_run import add_run, check_begin, stopped, take_up, work
+from experiments.tune_outcome import Asked, finish
+from experiments.tune_text import TextPlan, own_texts
+from micro.checkpoint import load_model
+from micro.text import as_tokens, read_course, read_texts
+from micro.train import AUTOCASTS
+from micro.training_state import CheckpointFolder
+from quant.formats import parse_format
+from specdec.drafts.tuned import fingerprint
+from specdec.tuning import TuneConfig, Tuner
+from specdec.tuning_losses import parse_schedule
 
-if TYPE_CHECKING:
-    from experiments.tune_outcome import Asked
-    from micro.training_state import CheckpointFolder
-    from specdec.tuning import Tuner
+DEFAULT, TEXTS = TuneConfig(), TextPlan()
 
-# option -> (type, default, help); a field of TuneConfig or TextPlan each
+# option -> (type, help); a field of TuneConfig or TextPlan each
 OPTIONS = {
-    "--steps": (whole(1), 400, "optimizer steps"),
-    "--batch": (whole(1), 16, "rows in a batch"),
-    "--block": (whole(2), 256, "bytes in a row"),
-    "--lr": (
-        real(0, 100, above=True),
-        1e-2,
-        "highest learning rate, in steps of the weights' grid",
-    ),
-    "--warmup": (whole(0), 10, "steps of linear rise; then a cosine down to zero"),
-    "--shrink": (real(0, 2, above=True), 0.9, "factor on every scale at the start"),
-    "--own-share": (real(0, 1), 0.5, "of a batch's rows, those that the target wrote"),
-    "--parts": (whole(1), 1, "passes a batch is split into: the same step in less memory"),
-    "--eval-every": (whole(1), 50, "steps between evaluations"),
-    "--own-texts": (whole(1), 256, "texts that the target writes behind training text"),
-    "--validation-texts": (whole(1), 64, "texts that the target writes behind validation text"),
-    "--opening": (whole(1), 64, "bytes of a text that are given"),
-    "--seed": (whole(0), 1, "of batches and of the target's texts"),
+    "--steps": (whole(1), "optimizer steps"),
+    "--batch": (whole(1), "rows in a batch"),
+    "--block": (whole(2), "bytes in a row"),
+    "--lr": (real(0, 100, above=True), "highest learning rate, in steps of the weights' grid"),
+    "--warmup": (whole(0), "steps of linear rise; then a cosine down to zero"),
+    "--shrink": (real(0, 2, above=True), "factor on every scale at the start"),
+    "--own-share": (real(0, 1), "of a batch's rows, those that the target wrote"),
+    "--parts": (whole(1), "passes a batch is split into: the same step in less memory"),
+    "--eval-every": (whole(1), "steps between evaluations"),
+    "--own-texts": (whole(1), "texts that the target writes behind training text"),
+    "--validation-texts": (whole(1), "texts that the target writes behind validation text"),
+    "--opening": (whole(1), "bytes of a text that are given"),
+    "--seed": (whole(0), "of batches and of the target's texts"),
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from experiments.training_run import add_run
-    from micro.train import AUTOCASTS
-
     add_model(parser)
     parser.add_argument("--format", default="rtn3", metavar="NAME",
                         help="format of the draft, as in rtn3 or mse2-g64 (default: %(default)s)")  # fmt: skip
@@ -60,21 +63,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="folder of log.jsonl, overlap.png, checkpoints and texts (default: OUT/run)")  # fmt: skip
     parser.add_argument("--text", type=Path, nargs="+", metavar="FILE-or-FOLDER",
                         help="what to tune on (default: the course)")  # fmt: skip
-    parser.add_argument("--loss", default="kl:1,tv:2", metavar="NAME[:SHARE],...",
+    parser.add_argument("--loss", default=str(DEFAULT.schedule), metavar="NAME[:SHARE],...",
                         help="kl, tv, log-overlap, one after the other, each for its share of the steps (default: %(default)s)")  # fmt: skip
-    for option, (kind, default, what) in OPTIONS.items():
+    for option, (kind, what) in OPTIONS.items():
+        name = option[2:].replace("-", "_")
+        default = getattr(DEFAULT if hasattr(DEFAULT, name) else TEXTS, name)
         parser.add_argument(option, type=kind, default=default, metavar="N",
                             help=f"{what} (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--autocast", choices=AUTOCASTS, default="off",
+    parser.add_argument("--autocast", choices=AUTOCASTS, default=DEFAULT.autocast,
                         help="bfloat16 is faster where the processor multiplies it natively (default: %(default)s)")  # fmt: skip
     add_run(parser, save_every=50)
     add_threads(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    from experiments.folder_lock import held
-    from experiments.quantize import check_out
-
     set_threads(args.threads)
     check_out(args.out, args.model)
     args.run = args.run or args.out / "run"
@@ -85,15 +87,6 @@ def run(args: argparse.Namespace) -> int:
 
 def plan(args: argparse.Namespace) -> Asked:
     """Check everything that can be checked before time is spent. Raises ValueError, FileFault naming what is wrong."""
-    from experiments.tune_outcome import Asked
-    from experiments.tune_text import TextPlan
-    from micro.checkpoint import load_model
-    from micro.text import read_course, read_texts
-    from quant.formats import parse_format
-    from specdec.drafts.tuned import fingerprint
-    from specdec.tuning import TuneConfig
-    from specdec.tuning_losses import parse_schedule
-
     format, schedule = parse_format(args.format), parse_schedule(args.loss)
     config = TuneConfig(**_chosen(TuneConfig, args), schedule=schedule)
     texts = TextPlan(**_chosen(TextPlan, args))
@@ -115,6 +108,8 @@ def _chosen(kind: type, args: argparse.Namespace) -> dict[str, object]:
 def spelled(args: argparse.Namespace) -> str:
     """The command with every number written out: it means the same whatever the defaults become."""
     words = ["selfdraft", "tune"]
+    if args.model != WEIGHTS:
+        words += ["--model", str(args.model)]
     if args.text:
         words += ["--text", *map(str, args.text)]
     for option in ["--format", "--loss", "--autocast", *OPTIONS]:
@@ -123,11 +118,6 @@ def spelled(args: argparse.Namespace) -> str:
 
 
 def carry_out(asked: Asked, args: argparse.Namespace) -> int:
-    from experiments.training_log import TrainingLog
-    from experiments.training_run import stopped, work
-    from experiments.tune_outcome import finish
-    from micro.training_state import CheckpointFolder
-
     checkpoints = CheckpointFolder(args.run, asked.identity())
     tuner = begin(asked, checkpoints, args)
     log = TrainingLog(args.run / "log.jsonl")
@@ -140,11 +130,6 @@ def carry_out(asked: Asked, args: argparse.Namespace) -> int:
 
 def begin(asked: Asked, checkpoints: CheckpointFolder, args: argparse.Namespace) -> Tuner:
     """The tuning, at its start or where the last checkpoint left it."""
-    from experiments.training_run import check_begin, take_up
-    from experiments.tune_text import own_texts
-    from micro.text import as_tokens
-    from specdec.tuning import Tuner
-
     check_begin(args.run, checkpoints, args)
     own, validation = own_texts(
         asked.model,

@@ -25,11 +25,11 @@ from specdec.tuning import OwnText, write_own_text
 class TextPlan:
     """How much the target writes: texts of each split, tokens of an opening and of a whole row, and the seed."""
 
-    own_texts: int
-    validation_texts: int
-    opening: int
-    block: int
-    seed: int
+    own_texts: int = 256
+    validation_texts: int = 64
+    opening: int = 64
+    block: int = 256
+    seed: int = 1
 
 
 def openings(tokens: Tensor, count: int, length: int) -> list[list[int]]:

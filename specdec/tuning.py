@@ -53,7 +53,7 @@ class TuneConfig(TrainConfig):
     steps: int = 400
     batch: int = 16
     block: int = 256
-    lr: float = 1e-2
+    lr: float = 6e-3
     warmup: int = 10
     optimizer: str = "adamw"
     weight_decay: float = 0.0

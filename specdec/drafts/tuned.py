@@ -50,5 +50,5 @@ def folder_of(spec: str, target: Transformer) -> Path:
 
 
 def load_tuned(target: Transformer, spec: str) -> ModelDraft:
-    """Raises as folder_of and load_quantized."""
+    """A copy that was tuned to be accepted and ships, as in rtn3+tuned. Raises as folder_of and load_quantized."""
     return load_quantized(folder_of(spec, target), target)
