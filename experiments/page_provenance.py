@@ -12,6 +12,7 @@ COMMANDS = {
     "plate-run": "selfdraft plate",
     "estimate": "selfdraft plate",
     "rounds": "selfdraft run rounds",
+    "rules-glance": "selfdraft plate",
     "exact": "selfdraft exact",
 }
 

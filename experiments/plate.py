@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from experiments import estimate, plate_run, rounds_run
+    from experiments import estimate, plate_run, rounds_run, rules_glance
     from experiments.curves import curve
     from experiments.palette import draft_entries, legend, with_signs
     from experiments.plate_table import (
@@ -73,6 +73,7 @@ def run(args: argparse.Namespace) -> int:
     runs, ran = measure(plate_run, setting, store, args.fresh)
     estimates, estimated = measure(estimate, setting, store, args.fresh)
     recorded, stepped = measure(rounds_run, setting, store, args.fresh)
+    glances, glanced = measure(rules_glance, rules_glance.glance(setting), store, args.fresh)
     curves = [curve(record) for record in estimates]
     drafts, coloured = list(dict.fromkeys(c.draft for c in curves)), colours_wanted(sys.stdout)
     rows = run_rows(runs, curves) + estimate_rows(curves)
@@ -91,7 +92,8 @@ def run(args: argparse.Namespace) -> int:
             ]
         print("\n".join(with_signs(lines, drafts, coloured)))
     _draw(store, out)
-    measured, points = ran + estimated + stepped, len(runs) + len(estimates) + len(recorded)
+    measured = ran + estimated + stepped + glanced
+    points = sum(map(len, (runs, estimates, recorded, glances)))
     code = 0 if args.reference else _agreement(estimates, args.json)
     print(
         f"Measured {measured} points, {points - measured} were on record, beside their figures. "

@@ -18,6 +18,7 @@ from experiments import (
     page_tables,
     plate_run,
     rounds_run,
+    rules_glance,
     rules_run,
 )
 from experiments.page_controls import plate_html
@@ -116,11 +117,12 @@ def sources(store: Store) -> list[tuple[str, Shown]]:
         (rule, shown(estimates[rule]))
         for rule in sorted(estimates, key=lambda r: (r != "token", r))
     ]
-    compared, _ = one_setting(store.of(rules_run.NAME), rules_run.VERSION)
-    for rule in rules_run.RULES:
-        mine = [rules_run.of_rule(r, rule) for r in compared if rule in r["result"]["rules"]]
-        if mine:
-            found.append((rule, shown(mine)))
+    for experiment in (rules_run, rules_glance):
+        compared, _ = one_setting(store.of(experiment.NAME), experiment.VERSION)
+        for rule in experiment.RULES:
+            mine = [rules_run.of_rule(r, rule) for r in compared if rule in r["result"]["rules"]]
+            if mine:
+                found.append((rule, shown(mine)))
     return [(rule, one) for rule, one in found if one.curves or one.notes]
 
 

@@ -6,7 +6,7 @@ import re
 
 from made_records import GAMMAS, fill, made_result
 
-from experiments import page_evidence, page_tables, rules_run
+from experiments import page_evidence, page_tables, rules_glance, rules_run
 from experiments.ladder_rates import rung
 from experiments.page_plate import plate_data
 from experiments.report import build_page, sources, with_neighbours
@@ -197,3 +197,20 @@ def test_neighbours_are_read_from_inside_the_folder_too(tmp_path, monkeypatch):
     exact(Store(tmp_path / "deep" / "reference" / "exact"), "planted here", "algebra", "near", True)
     assert "planted here" in build_page(store)
     assert "planted here" not in str(store.records)  # the store that was given stays as it is
+
+
+def test_a_glance_at_the_rules_is_enough_for_the_control_and_gives_way_to_the_comparison(tmp_path):
+    store = fill(tmp_path)
+    made = made_result(3.0, prompts=3)
+    names = ("rounds", "checked", "accepted", "full_rounds")
+    point = {"draft": "rtn4", "temperature": 1.0}
+    rules = {rule: {n: made[n] for n in names} for rule in rules_glance.RULES}
+    result = {k: v for k, v in made.items() if k not in names} | {"rules": rules}
+    inputs = {"version": rules_glance.VERSION, "weights": "made", **point}
+    store.append(rules_glance.NAME, inputs, point, "ok", result)
+    data = plate_data(sources(store))
+    assert dict(data["controls"])["rule"] == ["token", "block", "match", "coupled"]
+    assert "3 prompts" in data["settings"]["0,2,1,1,0"]["say"]
+    assert "0,1,1,1,0" not in data["settings"]  # at T = 0.5 nothing was measured
+    compared(store)
+    assert "6 prompts" in plate_data(sources(store))["settings"]["0,2,1,1,0"]["say"]

@@ -97,11 +97,11 @@ def test_second_run_measures_nothing_and_a_changed_setting_does(folder, measured
     _, out = measured
     before = {path: path.read_bytes() for path in out.glob("*.jsonl")}
     assert main(command(folder, out)) == 0
-    assert "Measured 0 points, 107 were on record" in capsys.readouterr().out
+    assert "Measured 0 points, 113 were on record" in capsys.readouterr().out
     assert before == {path: path.read_bytes() for path in out.glob("*.jsonl")}
     shorter = [v if v != "16" else "17" for v in command(folder, out)]
     assert main(shorter) == 0
-    assert "Measured 9 points, 98 were on record" in capsys.readouterr().out
+    assert "Measured 15 points, 98 were on record" in capsys.readouterr().out
 
 
 def test_grid_as_csv_and_json_agree(folder, measured, tmp_path, capsys):
@@ -151,7 +151,7 @@ def test_killed_run_resumes_to_the_same_results(folder, measured, tmp_path):
         [sys.executable, "-m", "experiments", *command(folder, out)],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert f"Measured {107 - kept} points, {kept} were on record" in done.stdout
+    assert f"Measured {113 - kept} points, {kept} were on record" in done.stdout
     undisturbed = Store(measured[1])
     for name, count in ((plate_run.NAME, 90), (estimate.NAME, 9)):
         mine = {r["key"]: r["result"] for r in Store(out).of(name)}
