@@ -188,8 +188,8 @@ class Tuner(Trainer):
             count = config.batch - written
             parts.append(draw_batch(self.tokens, count, config.block, config.seed, index)[0])
         if written:
-            random = generator_for(config.seed, "own text", index)
-            chosen = random.integers(0, len(self.own.tokens), size=written)
+            draws = generator_for(config.seed, "own text", index)
+            chosen = draws.integers(0, len(self.own.tokens), size=written)
             parts.append(self.own.tokens[torch.from_numpy(chosen)])
         return torch.cat(parts)
 
