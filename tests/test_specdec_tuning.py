@@ -117,6 +117,10 @@ def test_a_wrong_value_is_refused_by_name(wrong):
 def test_the_copy_computes_what_is_stored(tied):
     target = target_of(tied)
     copy = LowBitCopy(target, parse_format("rtn3"), 0.9)
+    noise = torch.Generator().manual_seed(1)
+    with torch.no_grad():  # anywhere a training may lead: norms that bfloat16 does not hold, too
+        for parameter in copy.parameters():
+            parameter += 0.3 * torch.rand(parameter.shape, generator=noise)
     draft = copy.quantized()
     assert torch.equal(copy(OWN.tokens)[0].detach(), draft.module(OWN.tokens)[0])
     plain_draft = quantize_model(target, parse_format("rtn3"))
@@ -150,7 +154,21 @@ def test_a_batch_holds_the_asked_share_of_own_text():
     written = {tuple(row) for row in OWN.tokens.tolist()}
     assert rows.shape == (4, 16) and torch.equal(rows, run.rows(3))
     assert [tuple(row) in written for row in rows.tolist()] == [False] * 3 + [True]
-    assert not torch.equal(rows, run.rows(4))
+    assert len({tuple(run.rows(step)[0].tolist()) for step in range(5)}) > 1
+    assert len({tuple(run.rows(step)[3].tolist()) for step in range(5)}) > 1
+
+
+def test_scales_and_norms_move_at_a_tenth_of_the_rate():
+    """AdamW's first step is the rate itself, wherever there is a gradient."""
+    run = tuner(replace(CONFIG, warmup=0))
+    before = {n: p.detach().clone() for n, p in run.model.named_parameters()}
+    rate = run.advance().rate
+    moved = {
+        n: float((p.detach() - before[n]).abs().max()) for n, p in run.model.named_parameters()
+    }
+    for name, most in moved.items():
+        # 1e-3: Adam's epsilon beside the smallest gradients; float32 around numbers of size 4
+        assert most == pytest.approx(rate if name.endswith(".weight") else 0.1 * rate, rel=1e-3)
 
 
 def test_tuning_raises_the_overlap_and_leaves_the_target_as_it_was():
