@@ -218,6 +218,8 @@ def run_child(words: list[str], log: Path, kill_after: float | None = None) -> E
             for stream in (1, 2):
                 os.dup2(file, stream)
             code = main(words)
+        except SystemExit as left:
+            code = left.code
         except BaseException:
             traceback.print_exc()
         finally:
