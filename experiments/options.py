@@ -64,9 +64,9 @@ def add_sampling(parser: argparse.ArgumentParser, temperature: float = 1.0) -> N
     parser.add_argument("--seed", type=whole(0), default=1, help="of all chance (default: 1)")
 
 
-def add_rule(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--rule", default="token", metavar="NAME",
-                        help="acceptance rule: token, block, match, coupled (`selfdraft list`; default: token)")  # fmt: skip
+def add_rule(parser: argparse.ArgumentParser, default: str = "token") -> None:
+    parser.add_argument("--rule", default=default, metavar="NAME",
+                        help="acceptance rule: token, block, match, coupled (`selfdraft list`; default: %(default)s)")  # fmt: skip
 
 
 def check_rule(name: str) -> str:

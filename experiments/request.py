@@ -34,7 +34,9 @@ if TYPE_CHECKING:  # these import torch, which --help need not wait for
 BYTES = 256  # the vocabulary of a byte-level model
 
 
-def add_request(parser: argparse.ArgumentParser, draft: str, new_tokens: int, t: float) -> None:
+def add_request(
+    parser: argparse.ArgumentParser, draft: str, new_tokens: int, t: float, rule: str = "token"
+) -> None:
     """The options every command of this kind has; the prompt itself is the command's own."""
     parser.add_argument("--prompt-file", type=Path, metavar="FILE",
                         help="read the prompt's bytes from a file, exactly")  # fmt: skip
@@ -47,7 +49,7 @@ def add_request(parser: argparse.ArgumentParser, draft: str, new_tokens: int, t:
                         help="stop after so many; the context is another limit (default: %(default)s)")  # fmt: skip
     parser.add_argument("--stop", action="append", default=[], metavar="STR",
                         help="end behind this string; may be given more than once")  # fmt: skip
-    add_rule(parser)
+    add_rule(parser, rule)
     add_draft_stop(parser)
     add_sampling(parser, t)
     add_lanes(parser)

@@ -58,7 +58,7 @@ def test_match_draws_alone_and_is_not_compared(call):
     result = json.loads(call("generate", "-T", "1", "--rule", "match", "--json")[1])
     assert result["identical"] is None and result["rule"] == "match"
     assert "rule match, gamma 4" in call("generate", "-T", "1", "--rule", "match")[2]
-    assert "rule" not in call("generate", "-T", "1")[2]
+    assert "rule block, gamma 4" in call("generate", "-T", "1")[2]
 
 
 @pytest.mark.parametrize("rule", RULES)
