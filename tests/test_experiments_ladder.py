@@ -15,6 +15,7 @@ from experiments.__main__ import main
 from experiments.error_laws import fits, groups
 from experiments.frontier import alphas_for
 from experiments.label_places import places
+from experiments.ladder import found_points
 from experiments.ladder_points import LADDER, MIXES
 from experiments.ladder_rates import Rates, Rung, winner, winners
 from experiments.paths import DATA
@@ -170,6 +171,17 @@ def test_a_format_that_does_not_exist_is_refused(folder, tmp_path, capsys):
     assert "unknown format 'xyz3'" in said and said.count("\n") == 1
     assert not (tmp_path / "out").exists()
     assert main(command(folder, tmp_path / "out", "--only", ",")) == 2
+
+
+def test_a_mix_that_was_not_searched_for_is_left_out_and_told_of(monkeypatch, tmp_path, capsys):
+    written = tmp_path / "mix-2.75.json"
+    written.write_text("{}")
+    monkeypatch.setitem(MIXES, "mix-2.75", written)
+    monkeypatch.setitem(MIXES, "mix-3.25", tmp_path / "missing.json")
+    names = [point["draft"] for point in found_points()]
+    assert names == [name for name in LADDER if name != "mix-3.25"]
+    said = capsys.readouterr().err
+    assert "mix-3.25 is left out" in said and said.count("\n") == 1
 
 
 def test_the_ladder_has_some_fifty_rungs_over_all_that_exists():
