@@ -1,4 +1,4 @@
-"""The lane study's figure: the share of rows whose bits differ, of texts that fork, and the top-2 margins that decide it.
+"""The lane study's figure: the share of rows whose bits differ, of texts that fork, where, and the top-2 margins that decide it.
 
 Runs no model, reads no file. Both counts of threads are added up.
 """
@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import LogLocator, MultipleLocator, PercentFormatter
+from matplotlib.ticker import LogLocator, PercentFormatter
 
 from experiments.comparison import Counts
 from experiments.figure_style import look, message, new_figure, settled, styled
@@ -20,11 +20,11 @@ from experiments.lanes_table import counts_of, edges, merged, quantile
 from experiments.shown import one_setting
 
 TITLE = "Why greedy text forks without lanes"
-HEIGHT = 3.1
+HEIGHT = 5.0
 
 
 def forks(records: list[dict]) -> Figure:
-    """Rows that differ and texts that fork against gamma, by number type; the top-2 margins of all rows and at the forks."""
+    """By number type: rows that differ and texts that fork against gamma, where they fork, and the margins of rows and forks."""
     with styled():
         shown, notes = one_setting(records, VERSION)
         found = [r for r in shown if not r["point"]["lanes"]]
@@ -33,14 +33,15 @@ def forks(records: list[dict]) -> Figure:
             return settled(message(TITLE, nothing, notes))
         padded = [r for r in shown if r["point"]["lanes"]]
         figure = new_figure(TITLE, HEIGHT, _caption(found, padded), notes)
-        rows, texts, margins = figure.subplots(1, 3, width_ratios=(1, 1, 1.25))
+        (rows, texts), (places, margins) = figure.subplots(2, 2)
         dtypes = [dtype for dtype in DTYPES if _of(found, dtype)]
         for dtype in dtypes:
             mine = _of(found, dtype)
             _against_gamma(rows, mine, dtype, "rows")
             _against_gamma(texts, mine, dtype, "texts")
+            _places(places, mine, dtype)
             _margins(margins, mine, dtype)
-        _dress(rows, texts, margins)
+        _dress(rows, texts, places, margins, found[0]["point"]["gammas"])
         handles = [Line2D([], [], label=dtype, **look(list(DTYPES), dtype)) for dtype in dtypes]
         figure.legend(handles=handles, loc="upper right", bbox_to_anchor=(0.99, 0.99), ncols=3)
         return settled(figure)
@@ -55,11 +56,13 @@ def _caption(found: list[dict], padded: list[dict]) -> tuple[str, ...]:
     threads = " and ".join(map(str, sorted({r["point"]["threads"] for r in found})))
     total = sum(map(counts_of, padded), Counts())
     lanes = f" In fixed lanes {total.rows_differing:,} of {total.rows:,} rows differ." if padded else ""  # fmt: skip
+    margins = [margin for r in found for *_, margin in r["result"]["forks"]]
+    ties = sum(margin == 0 for margin in margins)
     return (
         f"Speculation ({DRAFT} drafting) beside plain decoding at T = 0, {len(result['lengths'])} texts of at most "
         f"{inputs['new_tokens']} new tokens, {threads} threads added up, every pass as wide as it is.{lanes}",
-        "Right: a text can fork only where rounding moves logits (dashes: the median, over rows, of the largest shift in a row) as "
-        "far as the two largest lie apart (lines: share of rows; crosses: the forks).",
+        "A text can fork only where rounding moves logits (dashes: the median, over rows, of the largest shift in a row) as far as the "
+        f"two largest lie apart (lines: share of rows; crosses: forks, but for the {ties} of {len(margins)} at exact ties).",
     )
 
 
@@ -70,8 +73,19 @@ def _against_gamma(axes: Axes, records: list[dict], dtype: str, what: str) -> No
     for gamma in gammas:
         one = sum((Counts(**r["result"]["counts"][str(gamma)]) for r in records), Counts())
         shares.append(getattr(one, f"{what}_differing") / getattr(one, what))
-    size = 9 - 2 * DTYPES.index(dtype)  # lines may lie on each other
-    axes.plot(gammas, shares, clip_on=False, ms=size, **look(list(DTYPES), dtype))
+    size = 8 - 2 * DTYPES.index(dtype)  # lines may lie on each other
+    style = look(list(DTYPES), dtype)
+    axes.plot(range(len(gammas)), shares, clip_on=False, ms=size, **style)
+
+
+def _places(axes: Axes, records: list[dict], dtype: str) -> None:
+    """Share of the texts, all gammas and threads together, that have forked by each new token."""
+    texts = sum(counts_of(record).texts for record in records)
+    new_tokens = records[0]["inputs"]["new_tokens"]
+    places = np.array([place for r in records for _, _, place, _ in r["result"]["forks"]], int)
+    forked = np.bincount(places, minlength=new_tokens).cumsum() / texts
+    style = {**look(list(DTYPES), dtype), "marker": ""}
+    axes.plot(np.arange(1, new_tokens + 1), forked, lw=4 - DTYPES.index(dtype), **style)
 
 
 def _margins(axes: Axes, records: list[dict], dtype: str) -> None:
@@ -88,15 +102,18 @@ def _margins(axes: Axes, records: list[dict], dtype: str) -> None:
     axes.plot(forked, np.interp(forked, 10**0.125 * x, share) if forked else [], "x", color=style["color"], ms=5)  # fmt: skip
 
 
-def _dress(rows: Axes, texts: Axes, margins: Axes) -> None:
+def _dress(rows: Axes, texts: Axes, places: Axes, margins: Axes, gammas: list[int]) -> None:
     for axes, title in ((rows, "Rows that differ"), (texts, "Texts that fork")):
         axes.set_title(title, loc="left", fontweight="bold")
         axes.set_xlabel("γ")
-        axes.set(xlim=(0, 17), ylim=(0, 1))
-        axes.xaxis.set_major_locator(MultipleLocator(4))
+        axes.set_xticks(range(len(gammas)), [str(gamma) for gamma in gammas])
+        axes.set_ylim(0, 1)
         axes.yaxis.set_major_formatter(PercentFormatter(1))
-    margins.set_title("Rows with a margin below x", loc="left", fontweight="bold")
-    margins.set(xscale="log", yscale="log", xlabel="x: distance of two logits")
+    places.set_title("Texts that have forked by a new token", loc="left", fontweight="bold")
+    places.set(xlabel="new token", xlim=(0, None), ylim=(0, max(0.1, places.get_ylim()[1])))
+    places.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    margins.set_title("Rows with a top-2 margin below x", loc="left", fontweight="bold")
+    margins.set(xscale="log", yscale="log", xlabel="x: distance of the two largest logits")
     margins.set(xlim=(1e-16, 100), ylim=(None, 1))
     margins.minorticks_off()
     margins.xaxis.set_major_locator(LogLocator(10, numticks=5))

@@ -1,11 +1,13 @@
 """What lanes cost: a target pass and a token of plain text, padded to each lane width, beside the unpadded path.
 
-All widths of one number type take turns on one thread (experiments/timing.py). A pass stands behind half a context; a pass of five
-real rows, as gamma 4 checks them, is timed without lanes too, since in lanes it costs what one row costs.
+All widths of one number type take turns on one thread (experiments/timing.py), by the clock of the process: on one thread it tells
+the time it takes alone, however busy the machine. A pass stands behind half a context; a pass of five real rows, as gamma 4
+checks them, is timed without lanes too, since in lanes it costs what one row costs.
 """
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict
 
 from experiments.bench_jobs import Job, passes_job
@@ -37,7 +39,8 @@ def run(point: dict, setting: LaneSetting) -> dict:
     """times_ms of every job, and each width's ratios to the unpadded path: what -> width -> ratio with its interval."""
     set_threads(1)
     setting.progress(f"what lanes cost in {point['dtype']}")
-    session = take_turns(jobs(in_type(setting.model, point["dtype"])), setting.repeats, WARMUPS)
+    ways = jobs(in_type(setting.model, point["dtype"]))
+    session = take_turns(ways, setting.repeats, WARMUPS, clock=time.process_time)
     return {
         "times_ms": {name: timing.summary() for name, timing in session.timings.items()},
         "ratios": {

@@ -27,8 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="texts that start all over the context; four more run into its end (default: 16)")  # fmt: skip
     parser.add_argument("--tokens", type=whole(1), default=128, metavar="N",
                         help="new tokens of each text (default: 128)")  # fmt: skip
-    parser.add_argument("--repeats", type=whole(1), default=11, metavar="N",
-                        help="turns that are timed (default: 11)")  # fmt: skip
+    parser.add_argument("--repeats", type=whole(1), default=31, metavar="N",
+                        help="turns that are timed (default: 31)")  # fmt: skip
     parser.add_argument("--prompts", type=Path, default=DATA / "prompts.jsonl", metavar="FILE",
                         help="what the texts start with (default: the course's prompts)")  # fmt: skip
     parser.add_argument("--out", type=Path, default=RESULTS / "lanes", metavar="DIR",

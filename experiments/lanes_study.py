@@ -49,7 +49,7 @@ class LaneSetting(Setting):
     """`prompts` are the texts' own, from `starts`; `repeats`: turns of the timed jobs."""
 
     new_tokens: int = NEW_TOKENS
-    repeats: int = 11
+    repeats: int = 31
 
     @cached_property
     def greedy_draft(self) -> RememberingDraft:

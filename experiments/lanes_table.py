@@ -92,7 +92,7 @@ def lines(report: dict) -> list[str]:
         "Without lanes, every pass as wide as it is",
         *_without_lines(report["without_lanes"]),
         "",
-        "What lanes cost: times the unpadded path, median of pairs [95%], one thread",
+        "What lanes cost: times the unpadded path, median of pairs [95%], one thread, processor time",
         *_cost_lines(report["cost"]),
         "",
         controls_line(report["controls"]),

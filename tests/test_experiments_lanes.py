@@ -252,7 +252,11 @@ def test_the_figure_says_what_it_shows_in_letters_large_enough():
     assert "In fixed lanes 0 of 80 rows differ." in said.replace("\n", " ")
     sizes = [t.get_fontsize() for t in figure.findobj(matplotlib.text.Text) if t.get_text()]
     assert min(sizes) >= SIZE and figure.get_size_inches()[0] == 8
-    rows, texts, margins = figure.axes
+    rows, texts, places, margins = figure.axes
+    assert (
+        places.lines[1].get_ydata().tolist() == [0.0] * 6 + [0.25] * 2 + [0.5] * 2
+    )  # 4 of 8 texts
+    assert "forks, but for the 0 of 4 at exact ties" in said.replace("\n", " ").replace("\xa0", " ")
     assert [line.get_ydata().tolist() for line in texts.lines] == [[0.0, 0.0], [0.5, 0.5]]
     assert [line.get_ydata().tolist() for line in rows.lines] == [[0.0, 0.0], [0.5, 0.5]]
     assert to_png(figure) == to_png(forks(records))
