@@ -61,7 +61,7 @@ def _draw(rungs: list[Rung], missing: list[str], temperature: float) -> Figure:
         + ".",
         *([f"Not shown, α is 0 or 1: {', '.join(missing)}."] if missing else []),
     ]
-    title = f"{TITLE}. At best {top.rates[temperature].speed_up} times: {top.draft}"
+    title = f"The frontier: at best {top.rates[temperature].speed_up} times, {top.draft}"
     figure = new_figure(title, HEIGHT, caption, ())
     axes = figure.add_subplot()
     _scales(axes, rungs, temperature)
@@ -140,6 +140,14 @@ def look(draft: str) -> tuple[str, str]:
     return LOOKS[family]
 
 
+def _bar(axes: Axes, one: Rung, temperature: float, scale: float) -> tuple:
+    """The box of a draft's interval, in points."""
+    alpha = one.rates[temperature].alpha
+    ends = [axes.transData.transform((one.c["weights"], 1 - a)) for a in (alpha.low, alpha.high)]
+    (x, low), (_, high) = sorted((scale * end for end in ends), key=lambda end: end[1])
+    return (x - 1, low, x + 1, high)
+
+
 def _labels(axes: Axes, rungs: list[Rung], temperature: float, best: set[str], curves) -> None:
     """Every draft's name where it covers nothing, with a line to its point where it stands apart."""
     scale = 72 / axes.figure.dpi  # display pixels -> points
@@ -148,7 +156,7 @@ def _labels(axes: Axes, rungs: list[Rung], temperature: float, best: set[str], c
     sizes = [(0.63 * SIZE * len(one.draft) * (1.08 if one.draft in best else 1), 1.1 * SIZE) for one in rungs]  # fmt: skip
     frame = axes.get_window_extent()
     frame = tuple(scale * v for v in (frame.x0, frame.y0, frame.x1, frame.y1))
-    taken = []
+    taken = [_bar(axes, one, temperature, scale) for one in rungs]
     for text, x, y in curves:
         px, py = (scale * v for v in axes.transData.transform((x, y)))
         px, py = min(px, frame[2] - 2), min(py, frame[3] - SIZE)
