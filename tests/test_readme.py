@@ -24,6 +24,9 @@ COSTLY = {
     "identity": "50,000 tokens; tests/test_experiments_identity.py runs it on a few",
     "train": "minutes, and needs a text of one's own; tests/test_experiments_train.py runs it briefly",
     "bench": "times decoding for minutes",
+    "exact": "a minute and more; tests/test_experiments_exact.py runs every tier",
+    "replay": "600 texts of the whole course's prompts; tests/test_experiments_replay.py runs it on a few",
+    "run": "an experiment takes minutes; its own test runs it in small",
 }
 
 
