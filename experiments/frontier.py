@@ -153,7 +153,7 @@ def _labels(axes: Axes, rungs: list[Rung], temperature: float, best: set[str], c
     scale = 72 / axes.figure.dpi  # display pixels -> points
     at = [(one.c["weights"], 1 - one.rates[temperature].alpha.value) for one in rungs]
     points = [tuple(scale * v for v in axes.transData.transform(p)) for p in at]
-    sizes = [(0.63 * SIZE * len(one.draft) * (1.08 if one.draft in best else 1), 1.1 * SIZE) for one in rungs]  # fmt: skip
+    sizes = [(0.64 * SIZE * len(one.draft) * (1.15 if one.draft in best else 1), 1.1 * SIZE) for one in rungs]  # fmt: skip
     frame = axes.get_window_extent()
     frame = tuple(scale * v for v in (frame.x0, frame.y0, frame.x1, frame.y1))
     taken = [_bar(axes, one, temperature, scale) for one in rungs]
