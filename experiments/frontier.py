@@ -15,6 +15,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from experiments.figure_style import (
     INK,
     MUTED,
+    PAPER,
     SIZE,
     message,
     new_figure,
@@ -167,6 +168,7 @@ def _labels(axes: Axes, rungs: list[Rung], temperature: float, best: set[str], c
         near = box[0] if box[0] > x else box[2] if box[2] < x else x
         if np.hypot(near - x, middle - y) > 9:
             axes.annotate("", (x, y), (near, middle), xycoords="figure points", textcoords="figure points",
-                          arrowprops={"arrowstyle": "-", "color": MUTED, "lw": 0.5, "shrinkA": 0, "shrinkB": 3})  # fmt: skip
+                          arrowprops={"arrowstyle": "-", "color": MUTED, "lw": 0.5, "shrinkA": 0, "shrinkB": 3}, zorder=2)  # fmt: skip
         axes.annotate(one.draft, (box[0], middle), xycoords="figure points", va="center", color=look(one.draft)[0],
-                      fontweight="bold" if one.draft in best else "normal")  # fmt: skip
+                      fontweight="bold" if one.draft in best else "normal", zorder=4,
+                      bbox={"fc": PAPER, "ec": "none", "pad": 0.3, "alpha": 0.8})  # fmt: skip
