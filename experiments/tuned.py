@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     for point in experiment.POINTS:
         if point["seed"] != UNTUNED:
             tune(experiment.folder_of(**point), point, args)
-    out = REFERENCE if args.reference else args.out
+    out = REFERENCE / "tuned" if args.reference else args.out
     records, _ = measure(experiment, setting, Store(out))
     print("\n".join(table(records)))
     with quiet_matplotlib():

@@ -31,7 +31,7 @@ def tuned(records: list[dict]) -> Figure:
             _alphas(alphas, own, place, style)
         curves.set_xlabel("step")
         curves.set_ylabel("overlap β, T = 1")
-        curves.legend(loc="lower right")
+        curves.legend(loc="center right", bbox_to_anchor=(1, 0.35))
         alphas.set_xticks(range(len(drafts)), drafts)
         alphas.set_ylabel("α, T = 1")
         return settled(figure)
