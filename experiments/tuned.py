@@ -1,6 +1,6 @@
 """Tune low-bit drafts and measure them: the same bytes, untuned and tuned, for several formats and seeds.
 
-Drafts that do not lie in --out yet are tuned by `selfdraft tune` (some 10 minutes each on two cores; an interrupted one is resumed).
+Drafts that do not lie in --out yet are tuned by `selfdraft tune` (some minutes each; an interrupted one is resumed).
 Then every draft is measured by replay as `selfdraft run ladder` does: gamma chosen on half of the held-out plates, numbers of the
 other half, with 95% intervals over its prompts. Writes records and the figure tuned.
 """

@@ -50,7 +50,7 @@ class TuneConfig(TrainConfig):
     Raises ValueError naming the first field that is out of range.
     """
 
-    steps: int = 400
+    steps: int = 200
     batch: int = 16
     block: int = 256
     lr: float = 6e-3
