@@ -130,7 +130,7 @@ def _scatter(axes: Axes, fit: Fit) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
     for axis in (axes.xaxis, axes.yaxis):
-        _plain(axis)
+        plain_log(axis)
     axes.set_title(f"k = {fit.k:.3f}", loc="left", fontweight="bold")
 
 
@@ -140,14 +140,14 @@ def _residuals(axes: Axes, fit: Fit) -> None:
     for _, group, x, _, residual in fit.points:
         axes.plot([x], [np.exp(residual)], **_style(group))
     axes.set_yscale("log")
-    _plain(axes.yaxis, (1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9))
+    plain_log(axes.yaxis, (1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9))
     axes.margins(y=0.2)
     worst = sorted(fit.points, key=lambda p: -abs(p[4]))[:1]
     for name, _, x, _, residual in worst:
         axes.annotate(name, (x, np.exp(residual)), (6, 0), textcoords="offset points", va="center", color=MUTED)  # fmt: skip
 
 
-def _plain(axis, steps: tuple[float, ...] = (1, 2, 5)) -> None:
+def plain_log(axis, steps: tuple[float, ...] = (1, 2, 5)) -> None:
     """Numbers as 0.05 on a log axis, and no others."""
     axis.set_major_locator(LogLocator(subs=steps))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

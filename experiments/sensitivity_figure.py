@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from experiments.error_laws import plain_log
 from experiments.figure_style import look, message, new_figure, settled, styled, whiskers
 from experiments.stats import interval, resample_weights
 
@@ -86,7 +87,7 @@ def _draw(rows: list[dict]) -> Figure:
         _parts(axes, parts, rows)
     bits = sorted({row["bits"] for row in rows}, reverse=True)
     handles = [Line2D([], [], label=f"{b} bits", ls="", **look(bits, b)) for b in bits]
-    panels[1].legend(handles=handles, loc="lower right")
+    panels[0].legend(handles=handles, loc="center right")
     return figure
 
 
@@ -100,5 +101,6 @@ def _parts(axes: Axes, parts: list[str], rows: list[dict]) -> None:
     axes.set_yticks(range(len(parts)), parts)
     axes.set_ylim(len(parts) - 0.4, -0.6)
     axes.set_xscale("log")
+    plain_log(axes.xaxis)
     axes.grid(axis="x")
     axes.set_xlabel("1 − α")
