@@ -72,6 +72,10 @@ def complain(who: str, what: object) -> None:
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns its exit code. Nothing the user can type ends in a traceback."""
     argv = sys.argv[1:] if argv is None else argv
+    for stream in (sys.stdout, sys.stderr):
+        # a console without a gamma shows "?": no run is lost to what it prints
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
     try:
         code = _dispatch(argv)
         sys.stdout.flush()

@@ -6,6 +6,7 @@ some far position. Weights are stored in bfloat16 and computed in float32.
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, fields, replace
@@ -162,7 +163,7 @@ def load_model(folder: Path, dtype: torch.dtype = torch.float32) -> Transformer:
     Raises FileFault naming the file, the field or the tensor at fault.
     """
     folder = Path(folder)
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # unlike Path.is_dir, no error where a name is too long
         raise FileFault(f"{folder} is no folder; a model is a folder with config.json and {SINGLE}")
     raw = read_json(folder / "config.json")
     if raw.get("quantization") is not None:

@@ -117,7 +117,7 @@ def find_shards(folder: Path) -> tuple[list[Path], str]:
     """
     folder = Path(folder)
     single, index = folder / SINGLE, folder / INDEX
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # unlike Path.is_dir, no error where a name is too long
         raise FileFault(f"{folder} is no folder; a model is a folder with config.json and {SINGLE}")
     if single.is_file() and index.is_file():
         raise FileFault(f"{folder} holds both {SINGLE} and {INDEX}; keep the one that is meant")

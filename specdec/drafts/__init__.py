@@ -66,7 +66,7 @@ def family(spec: str) -> str:
     try:
         parse_format(spec)
     except ValueError as error:
-        if Path(spec).is_dir():
+        if os.path.isdir(spec):  # unlike Path.is_dir, no error where a name is too long
             return "stored"
         raise ValueError(
             f"unknown draft {spec!r}: {error}; formats: {', '.join(FORMATS)}; one that ships tuned, as in rtn3+tuned; "

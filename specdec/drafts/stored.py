@@ -8,6 +8,7 @@ are not taken for one).
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict
 from pathlib import Path
 
@@ -51,7 +52,7 @@ def read_quantized(folder: Path, target: Transformer) -> QuantizedModel:
     unknown or not that of the weights, a tensor missing or of another shape or type.
     """
     folder = Path(folder)
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # unlike Path.is_dir, no error where a name is too long
         raise FileFault(f"{folder} is no folder; a draft is a folder that `quantize` wrote")
     path = folder / "config.json"
     raw = read_json(path)
