@@ -13,20 +13,18 @@ import json
 import sys
 from pathlib import Path
 
-from experiments.options import add_model, add_threads, set_threads, whole
-from experiments.paths import DATA, RESULTS
+from experiments.options import add_model, add_prompts, add_threads, add_window, set_threads, whole
+from experiments.paths import RESULTS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
-    parser.add_argument("--prompts", type=Path, default=DATA / "prompts.jsonl", metavar="FILE",
-                        help="JSONL with id, kind and text (default: the course's)")  # fmt: skip
+    add_prompts(parser)
     parser.add_argument("--out", type=Path, default=RESULTS / "ladder", metavar="DIR",
                         help="folder of records and figures (default: %(default)s)")  # fmt: skip
     parser.add_argument("--only", metavar="NAME,...",
                         help="measure these formats alone, of the ladder or not")  # fmt: skip
-    parser.add_argument("--window", type=whole(16, 256), default=64, metavar="N",
-                        help="start positions counted behind each prompt (default: 64)")  # fmt: skip
+    add_window(parser)
     parser.add_argument("--every", type=whole(1, 8), default=1, metavar="N",
                         help="use every N-th prompt of each plate: faster, wider intervals (default: 1)")  # fmt: skip
     parser.add_argument("--fresh", action="store_true", help="measure again what is recorded")

@@ -17,24 +17,24 @@ from pathlib import Path
 
 from experiments.options import (
     add_model,
+    add_prompts,
     add_rule,
     add_threads,
+    add_window,
     check_rule,
     set_threads,
     whole,
 )
-from experiments.paths import DATA, RESULTS
+from experiments.paths import RESULTS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_rule(parser)
-    parser.add_argument("--prompts", type=Path, default=DATA / "prompts.jsonl", metavar="FILE",
-                        help="JSONL with id, kind and text (default: the course's)")  # fmt: skip
+    add_prompts(parser)
     parser.add_argument("--out", type=Path, default=RESULTS / "loop", metavar="DIR",
                         help="folder of records and figure (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--window", type=whole(16, 256), default=64, metavar="N",
-                        help="start positions counted behind each prompt (default: 64)")  # fmt: skip
+    add_window(parser)
     parser.add_argument("--most-gamma", type=whole(1, 64), default=16, metavar="N",
                         help="gamma 1 to N (default: 16)")  # fmt: skip
     parser.add_argument("--fresh", action="store_true", help="measure again what is recorded")

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
-from experiments.paths import WEIGHTS
+from experiments.paths import DATA, WEIGHTS
 
 
 def whole(low: int, high: int | None = None) -> Callable[[str], int]:
@@ -52,6 +52,16 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder with config.json and model.safetensors (default: the micro that ships)",
     )
+
+
+def add_prompts(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--prompts", type=Path, default=DATA / "prompts.jsonl", metavar="FILE",
+                        help="JSONL with id, kind and text (default: the course's)")  # fmt: skip
+
+
+def add_window(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--window", type=whole(16, 256), default=64, metavar="N",
+                        help="start positions counted behind each prompt (default: 64)")  # fmt: skip
 
 
 def add_sampling(parser: argparse.ArgumentParser, temperature: float = 1.0) -> None:

@@ -13,18 +13,25 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from experiments.options import add_model, add_rule, add_threads, check_rule, set_threads, whole
-from experiments.paths import DATA, REFERENCE, RESULTS
+from experiments.options import (
+    add_model,
+    add_prompts,
+    add_rule,
+    add_threads,
+    add_window,
+    check_rule,
+    set_threads,
+    whole,
+)
+from experiments.paths import REFERENCE, RESULTS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
-    parser.add_argument("--prompts", type=Path, default=DATA / "prompts.jsonl", metavar="FILE",
-                        help="JSONL with id, kind and text (default: the course's)")  # fmt: skip
+    add_prompts(parser)
     parser.add_argument("--out", type=Path, default=RESULTS / "plate", metavar="DIR",
                         help="folder of records, figures and page (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--window", type=whole(16, 256), default=64, metavar="N",
-                        help="start positions counted behind each prompt (default: 64)")  # fmt: skip
+    add_window(parser)
     parser.add_argument("--seeds", type=whole(1, 100), default=3, metavar="N",
                         help="texts drawn from each prompt at T > 0 (default: 3)")  # fmt: skip
     add_rule(parser)

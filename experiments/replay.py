@@ -14,18 +14,18 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from pathlib import Path
 
 from experiments.options import (
     add_model,
+    add_prompts,
     add_rule,
     add_threads,
+    add_window,
     check_rule,
     real,
     set_threads,
     whole,
 )
-from experiments.paths import DATA
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,12 +36,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_rule(parser)
     parser.add_argument("--most-gamma", type=whole(1, 64), default=16, metavar="N",
                         help="gamma 1 to N (default: 16)")  # fmt: skip
-    parser.add_argument("--prompts", type=Path, default=DATA / "prompts.jsonl", metavar="FILE",
-                        help="JSONL with id, kind and text (default: the course's)")  # fmt: skip
+    add_prompts(parser)
     parser.add_argument("--first", type=whole(1), metavar="N",
                         help="only the first N prompts (default: all)")  # fmt: skip
-    parser.add_argument("--window", type=whole(16, 256), default=64, metavar="N",
-                        help="start positions counted behind each prompt (default: 64)")  # fmt: skip
+    add_window(parser)
     parser.add_argument("--seeds", type=whole(1, 100), default=3, metavar="N",
                         help="texts drawn from each prompt at T > 0 (default: 3)")  # fmt: skip
     parser.add_argument("--json", action="store_true",

@@ -13,14 +13,13 @@ import json
 import sys
 from pathlib import Path
 
-from experiments.options import add_model, add_threads, set_threads, whole
-from experiments.paths import DATA, REFERENCE, RESULTS
+from experiments.options import add_model, add_prompts, add_threads, set_threads, whole
+from experiments.paths import REFERENCE, RESULTS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
-    parser.add_argument("--prompts", type=Path, default=DATA / "prompts.jsonl", metavar="FILE",
-                        help="JSONL with id, kind and text (default: the course's)")  # fmt: skip
+    add_prompts(parser)
     parser.add_argument("--out", type=Path, default=RESULTS / "sensitivity", metavar="DIR",
                         help="folder of records, figure and mixes (default: %(default)s)")  # fmt: skip
     parser.add_argument("--every", type=whole(1, 8), default=2, metavar="N",

@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.options import add_model, add_threads, set_threads
-from experiments.paths import DATA, RESULTS
+from experiments.options import add_model, add_prompts, add_threads, set_threads
+from experiments.paths import RESULTS
 
 if TYPE_CHECKING:
     from experiments.setting import Setting
@@ -35,8 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     parser.add_argument("--out", type=Path, default=RESULTS / "slices", metavar="DIR",
                         help="folder of records (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--prompts", type=Path, default=DATA / "prompts.jsonl", metavar="FILE",
-                        help="JSONL with id, kind and text (default: the course's)")  # fmt: skip
+    add_prompts(parser)
     add_threads(parser)
 
 

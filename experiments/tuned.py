@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.options import add_model, add_threads, set_threads
-from experiments.paths import DATA, REFERENCE, RESULTS
+from experiments.options import add_model, add_prompts, add_threads, set_threads
+from experiments.paths import REFERENCE, RESULTS
 from experiments.tuned_run import FORMATS, SEEDS, UNTUNED, TunedDrafts
 
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="seeds of the tunings, 1 or above (default: %(default)s)")  # fmt: skip
     parser.add_argument("--out", type=Path, default=RESULTS / "tuned", metavar="DIR",
                         help="folder of the drafts and records (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--prompts", type=Path, default=DATA / "prompts.jsonl", metavar="FILE",
-                        help="JSONL with id, kind and text (default: the course's)")  # fmt: skip
+    add_prompts(parser)
     parser.add_argument("--reference", action="store_true",
                         help="write records and figure to the repository's reference instead")  # fmt: skip
     parser.add_argument("--tuning", default="", metavar="OPTIONS",
