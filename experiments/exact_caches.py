@@ -23,10 +23,11 @@ from micro.chance import SeededChance
 from micro.sampling import Sampling
 from specdec.accept import RULES, chance_for
 from specdec.drafts import make_draft
-from specdec.drafts.base import Draft, Model
+from specdec.drafts.base import Draft
 from specdec.drafts.confidence import LeastProbability
 from specdec.drafts.model import ModelDraft
 from specdec.drafts.table import ScriptedDraft, TreeDraft
+from specdec.model import Model
 from specdec.table import TableModel
 
 # float32 sums in another order, through two layers: some hundred times 6e-8 of a number's size; a wrong token's keys differ by

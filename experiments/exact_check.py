@@ -14,8 +14,9 @@ from experiments.metered import Metered
 from micro.chance import Chance, SeededChance
 from micro.sampling import Sampling
 from specdec import decode
-from specdec.drafts.base import Draft, Model
+from specdec.drafts.base import Draft
 from specdec.drafts.model import ModelDraft
+from specdec.model import Model
 from specdec.record import Generation
 from specdec.table import TableModel, near
 

@@ -12,9 +12,10 @@ from micro.chance import every_branch
 from micro.sampling import Sampling
 from specdec import decode
 from specdec.decode import Decoding
-from specdec.drafts.base import Draft, Model
+from specdec.drafts.base import Draft
 from specdec.drafts.model import ModelDraft
 from specdec.drafts.table import TextDraft
+from specdec.model import Model
 from specdec.record import Generation, Round
 from specdec.table import TableModel, table_law
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from specdec.drafts.base import Cache, Model
+from specdec.model import Cache, Model
 
 
 class Metered:

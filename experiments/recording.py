@@ -40,6 +40,7 @@ class NotingDraft:
 
     def __init__(self, draft: Draft) -> None:
         self._draft, self.bytes_per_pass = draft, draft.bytes_per_pass
+        self.extra_bytes, self.extra_parameters = draft.extra_bytes, draft.extra_parameters
         self.proposal: Proposal | None = None
 
     def start(self, prompt: Sequence[int], target) -> None:

@@ -13,7 +13,7 @@ import torch
 
 from micro.chance import Chance
 from micro.sampling import Sampling, first_argmax
-from specdec.drafts.base import Model
+from specdec.model import Model
 from specdec.proposal import Proposal, Step
 
 
@@ -33,6 +33,7 @@ class RememberingDraft:
 
     def __init__(self, model: Model, bytes_per_pass: int) -> None:
         self.model, self.bytes_per_pass = model, bytes_per_pass
+        self.extra_bytes, self.extra_parameters = bytes_per_pass, 0
         self._root = Place()
         self._cache = model.new_cache(1)
         self._read: list[int] = []  # what the cache holds

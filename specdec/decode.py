@@ -16,7 +16,8 @@ from micro.chance import Chance
 from micro.generate import check_request
 from micro.sampling import Sampling
 from specdec.accept import check_chance, verify
-from specdec.drafts.base import Draft, Model
+from specdec.drafts.base import Draft
+from specdec.model import Model
 from specdec.proposal import Proposal, Step, Verdict
 from specdec.record import Generation, Round
 
@@ -25,7 +26,7 @@ Stop = int | bytes | Sequence[int]
 
 @dataclass
 class Decoding:
-    """A text under way. `tokens`, `cache` and `last_logits` (N + 1, V) of the last target pass, the root's row first, may be
+    """A text under way. `tokens`, `cache` and `last_logits` (rows, V) of the last target pass, the root's row first, may be
     read between rounds; `ended` is "" until it has."""
 
     target: Model
@@ -95,7 +96,7 @@ def one_round(
     proposal = draft.propose(min(gamma, room), sampling, chance)
     logits, hidden = _target_pass(state, proposal)
     state.last_logits = logits
-    p = sampling.probs(logits)
+    p = sampling.probs(logits[: len(proposal.tokens) + 1])  # a window's rows are nobody's laws
     verdict = verify(proposal, p, chance, position, room, rule)
     accepted = [proposal.tokens[node] for node in verdict.kept]
     emitted = state.cut(accepted + ([] if verdict.token is None else [verdict.token]))
@@ -104,23 +105,28 @@ def one_round(
     state.tokens += emitted
     if not state.ended and state.room == 0:
         state.ended = "length" if len(state.tokens) - state.start == state.limit else "context"
-    draft.commit(Step(state.tokens, kept, tuple(emitted), logits, hidden))
-    return _round(proposal, verdict, kept, emitted, p)
+    draft.commit(Step(state.tokens, kept, tuple(emitted), logits, hidden, state.cache))
+    return _round(proposal, verdict, kept, emitted, p, draft.bytes_per_pass)
 
 
 def _target_pass(state: Decoding, proposal: Proposal) -> tuple[Tensor, Tensor]:
-    """Logits (N + 1, V) and states (N + 1, D): the root's row first."""
-    tokens = torch.tensor([[state.tokens[-1], *proposal.tokens]])
-    if proposal.is_chain:
+    """Logits (rows, V) and states (rows, D): the root's row first, a window's last."""
+    window = proposal.window
+    beside, depths = (window.tokens, window.depths) if window else ((), ())
+    tokens = torch.tensor([[state.tokens[-1], *proposal.tokens, *beside]])
+    if proposal.is_chain and not window:
         logits, hidden = state.target.forward(tokens, state.cache)
     else:
-        positions = torch.tensor([0, *proposal.depths()]) + (len(state.tokens) - 1)
+        positions = torch.tensor([0, *proposal.depths(), *depths]) + (len(state.tokens) - 1)
         logits, hidden = state.target.forward(tokens, state.cache, positions, proposal.visible())
     return logits[0], hidden[0]
 
 
-def _round(proposal: Proposal, verdict: Verdict, kept, emitted: list[int], p: Tensor) -> Round:
+def _round(
+    proposal: Proposal, verdict: Verdict, kept, emitted: list[int], p: Tensor, bytes_per_pass: int
+) -> Round:
     """The record, with what lies behind a stop counted as thrown away."""
+    read = proposal.bytes_read
     is_cut = len(emitted) < len(verdict.kept) + (verdict.token is not None)
     final = "" if is_cut or verdict.token is None else "correction" if verdict.rejected else "bonus"
     nodes = range(len(proposal.tokens))
@@ -135,7 +141,8 @@ def _round(proposal: Proposal, verdict: Verdict, kept, emitted: list[int], p: Te
         checked=_judged(proposal, kept) if is_cut else verdict.checked,
         final=final,
         draft_passes=proposal.passes,
-        rows=len(proposal.tokens) + 1,
+        draft_bytes=proposal.passes * bytes_per_pass if read is None else read,
+        rows=proposal.rows,
         p=tuple(rows.tolist()),
         q=tuple(
             1.0 if law is None else float(law[token])

@@ -25,7 +25,8 @@ class Round:
 
     `emitted` are the tokens that reached the output, after any cut; `drafted` all that were proposed; `kept` the accepted
     nodes among them (after the cut). `final`: "correction", "bonus", or "" where a limit or a stop left neither. `p`, `q`: both laws'
-    probability of each drafted token (q 1 for a point mass). `rows`: real rows of the target pass.
+    probability of each drafted token (q 1 for a point mass). `draft_bytes`: weight bytes that the draft's passes read, of all its
+    models. `rows`: real rows of the target pass.
     """
 
     emitted: tuple[int, ...]
@@ -38,6 +39,7 @@ class Round:
     p: tuple[float, ...] = ()
     q: tuple[float, ...] = ()
     final_p: float | None = None
+    draft_bytes: int = 0
 
     @property
     def proposed(self) -> int:
@@ -63,6 +65,8 @@ class Totals:
     emitted: float = 0
     draft_passes: float = 0
     full_rounds: float = 0
+    draft_bytes: float = 0
+    rows: float = 0
 
     @classmethod
     def of(cls, rounds: Iterable[Round]) -> Totals:
@@ -75,6 +79,8 @@ class Totals:
             emitted=sum(len(r.emitted) for r in rounds),
             draft_passes=sum(r.draft_passes for r in rounds),
             full_rounds=sum(r.accepted == r.proposed for r in rounds),
+            draft_bytes=sum(r.draft_bytes for r in rounds),
+            rows=sum(r.rows for r in rounds),
         )
 
     def __add__(self, other: Totals) -> Totals:
@@ -114,6 +120,11 @@ class Totals:
         c: cost of a draft pass; w: of a verifying pass (1: reading the weights is all); overhead: o, of a round.
         """
         cost = self.rounds * (w + overhead) + c * self.draft_passes
+        return self.emitted / cost if cost else None
+
+    def speed_up_by_bytes(self, target_bytes: int) -> float | None:
+        """Emitted tokens over weight bytes read, in target passes of `target_bytes`: the estimate where a draft's passes differ."""
+        cost = self.rounds + self.draft_bytes / target_bytes
         return self.emitted / cost if cost else None
 
     def to_json(self) -> dict[str, float]:

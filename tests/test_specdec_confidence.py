@@ -155,7 +155,7 @@ def test_greedy_and_coupled_texts_of_micro_are_plain_ones(stop):
 
 
 def test_only_a_model_can_be_unsure(monkeypatch):
-    monkeypatch.setitem(drafts.DRAFTS, "quantized", lambda target, spec: object())
+    monkeypatch.setitem(drafts.DRAFTS, "quantized", lambda *args: object())
     make_draft(None, "rtn3")
     with pytest.raises(ValueError, match="'rtn3' is no model, so it has no confidence"):
         make_draft(None, "rtn3", LeastProbability(0.4))

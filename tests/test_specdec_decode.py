@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.exact_laws import law_of, walks
+from experiments.exact_laws import law_of, target_law, walks
 from experiments.small_model import small_micro
 from micro.chance import SeededChance
 from micro.generate import generate as plain
@@ -16,6 +16,7 @@ from specdec.decode import generate, rounds
 from specdec.drafts import make_draft
 from specdec.drafts.model import ModelDraft
 from specdec.drafts.table import ScriptedDraft, TextDraft, TreeDraft
+from specdec.proposal import Proposal, Window
 from specdec.table import constant_model, near, random_model, scripted_model
 
 GREEDY = Sampling(0.0)
@@ -360,6 +361,51 @@ def test_a_wrong_request_is_refused_by_name(wrong, message):
                "sampling": Sampling(), "chance": SeededChance(1)}  # fmt: skip
     with pytest.raises(ValueError, match=message):
         generate(target, **(request | wrong))
+
+
+class WithWindow(TextDraft):
+    """Two point masses, and a window of two rows: one behind the root, one behind the first drafted token."""
+
+    def start(self, prompt, target):
+        super().start(prompt, target)
+        self.seen = []
+
+    def propose(self, gamma, sampling, chance):
+        visible = torch.zeros(2, 5, dtype=torch.bool)
+        visible[0, [0, 3]] = visible[1, [0, 1, 4]] = True
+        window = Window((1, 2), (1, 2), visible)
+        return Proposal.chain([0, 1], [None, None], passes=3, bytes_read=70, window=window)
+
+    def commit(self, step):
+        before = step.tokens[: len(step.tokens) - len(step.emitted)]
+        self.seen.append((before, step.logits[3:], list(step.cache.tokens)))
+        super().commit(step)
+
+
+def test_a_window_is_read_and_never_judged():
+    target, draft = random_model(3, seed=5), WithWindow()
+    done = text(target, draft, [1, 2], 12, 4)
+    assert list(done.tokens) == plain(target, [1, 2], 12, GREEDY, SeededChance(1))
+    for before, answers, _ in draft.seen:
+        assert torch.equal(answers[0], target.logits((*before, 1)))
+        assert torch.equal(answers[1], target.logits((*before, 0, 2)))
+    assert draft.seen[-1][2] == [1, 2, *done.tokens][:-1]
+    assert {r.rows for r in done.rounds} == {5} and {r.draft_bytes for r in done.rounds} == {70}
+
+
+def test_a_window_leaves_the_law_alone():
+    target = random_model(3, seed=5)
+    law = law_of(walks(target, WithWindow(), [1, 0], max_new_tokens=3, gamma=4))
+    want = target_law(target, [1, 0], 3)
+    assert law == pytest.approx(want, abs=1e-12)
+
+
+@pytest.mark.parametrize("depths, width", [((1,), 5), ((2, 2), 5), ((1, 2), 4)])
+def test_a_window_that_does_not_fit_is_refused(depths, width):
+    visible = torch.zeros(2, width, dtype=torch.bool)
+    visible[0, [0, 3]] = visible[1, [0, 1, width - 1]] = True
+    with pytest.raises(ValueError, match="window"):
+        Proposal.chain([0, 1], [None, None], 1, window=Window((1, 2), depths, visible))
 
 
 def test_block_refuses_a_tree():

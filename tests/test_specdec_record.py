@@ -57,7 +57,7 @@ def test_the_plates_arithmetic():
 def a_round(accepted, proposed, emitted, **more) -> Round:
     checked = more.pop("checked", min(accepted + 1, proposed))
     return Round((0,) * emitted, (0,) * proposed, tuple(range(accepted)), checked,
-                 more.pop("final", "bonus"), proposed, proposed + 1)  # fmt: skip
+                 more.pop("final", "bonus"), proposed, proposed + 1, draft_bytes=3 * proposed)  # fmt: skip
 
 
 SOME = [a_round(1, 4, 2), a_round(4, 4, 5), a_round(0, 4, 1), a_round(2, 2, 2, final="")]
@@ -65,13 +65,19 @@ SOME = [a_round(1, 4, 2), a_round(4, 4, 5), a_round(0, 4, 1), a_round(2, 2, 2, f
 
 def test_every_rate_is_totals_over_totals():
     totals = Totals.of(SOME)
-    assert totals == Totals(4, 14, 9, 7, 10, 14, 2)
+    assert totals == Totals(4, 14, 9, 7, 10, 14, 2, 42, 18)
     assert totals.alpha == 7 / 9 and totals.accepted_per_drafted == 0.5
     assert totals.tokens_per_pass == 2.5 and totals.acceptance_length == 1 + 7 / 4
     assert totals.full_share == 0.5 and totals.thrown_away == 5
     assert totals.alpha != pytest.approx((1 / 2 + 1 + 0 + 1) / 4)  # no mean of means
     assert Totals.of(SOME[:2]) + Totals.of(SOME[2:]) == totals
     assert Totals(**totals.to_json()) == totals
+
+
+def test_a_speed_up_by_bytes_is_that_by_passes_where_all_passes_cost_the_same():
+    totals = Totals.of(SOME)
+    assert totals.speed_up_by_bytes(12) == totals.estimated_speed_up(3 / 12) == 10 / 7.5
+    assert Totals.of([]).speed_up_by_bytes(12) is None
 
 
 def test_rates_of_nothing_are_none_and_not_a_number_that_lies():

@@ -8,48 +8,51 @@ from pathlib import Path
 
 from micro.model import Transformer
 from quant.formats import FORMATS, parse_format
-from quant.model import quantize_model
 from specdec.drafts.base import Draft
 from specdec.drafts.confidence import Stop
 from specdec.drafts.model import ModelDraft
+from specdec.drafts.packed import model_draft
+from specdec.drafts.spec import Spec
 from specdec.drafts.stored import load_quantized
 from specdec.drafts.tuned import ENDING, load_tuned
 
+Make = Callable[[Transformer, str], Draft]  # of a draft inside a draft
 
-def quantized(target: Transformer, format: str = "rtn4") -> ModelDraft:
+
+def quantized(target: Transformer, spec: Spec, make: Make) -> Draft:
     """The target's own copy at low precision. Raises ValueError on an unknown format, or one that needs text to be made with."""
-    chosen = parse_format(format)
-    if chosen.needs_inputs:
-        raise ValueError(
-            f"draft {format!r} is made with some text in view; write it with "
-            f"`selfdraft quantize --format {format} --out DIR` and draft with ./DIR"
-        )
-    copy = quantize_model(target, chosen)
-    return ModelDraft(copy.module, copy.bytes_per_pass)
+    return model_draft(target, spec.text, spec.text)
 
 
-def from_folder(target: Transformer, folder: str) -> ModelDraft:
+def from_folder(target: Transformer, spec: Spec, make: Make) -> Draft:
     """A copy that was written before. Raises FileFault naming what does not fit."""
-    return load_quantized(Path(folder), target)
+    return load_quantized(Path(spec.text), target)
 
 
-# family -> maker(target, the spec)
-DRAFTS: dict[str, Callable[[Transformer, str], Draft]] = {
+def shipped_tuned(target: Transformer, spec: Spec, make: Make) -> Draft:
+    """A copy that was tuned and ships. Raises as load_tuned."""
+    return load_tuned(target, spec.text)
+
+
+# family -> maker(target, the spec, make_draft for a draft inside it); a spec belongs to the family that its name is, and a
+# format's name to the first
+DRAFTS: dict[str, Callable[[Transformer, Spec, Make], Draft]] = {
     "quantized": quantized,
     "stored": from_folder,
-    "tuned": load_tuned,
+    "tuned": shipped_tuned,
 }
+BY_SHAPE = ("quantized", "stored", "tuned")  # families that a spec does not begin with
 
 
 def make_draft(target: Transformer, spec: str, stop: Stop | None = None) -> Draft:
-    """A draft by its spec: a format's name, as in `rtn3`, a tuned one that ships, as in `rtn3+tuned`, or a folder that `quantize` or
-    `tune` wrote, as in `./my-draft`.
+    """A draft by its spec: a format's name, as in `rtn3`; a tuned one that ships, as in `rtn3+tuned`; a folder that `quantize` or
+    `tune` wrote, as in `./my-draft`; or a family of DRAFTS with what it needs, as in `ngram:5`.
 
     A format's name means the format even where a folder is called so. stop: a confidence stop of a model's drafting. Raises
-    ValueError listing what exists or telling why the target cannot be quantized so, or FileFault naming what is wrong with
-    the folder.
+    ValueError listing what exists or telling why the target cannot be drafted for so, or FileFault naming what is wrong with
+    a file.
     """
-    draft = DRAFTS[family(spec)](target, spec)
+    draft = DRAFTS[family(spec)](target, Spec.parse(spec), make_draft)
     if stop is not None:
         if not isinstance(draft, ModelDraft):
             raise ValueError(f"draft {spec!r} is no model, so it has no confidence to stop by")
@@ -59,6 +62,9 @@ def make_draft(target: Transformer, spec: str, stop: Stop | None = None) -> Draf
 
 def family(spec: str) -> str:
     """The name in DRAFTS of what makes `spec`. Raises ValueError listing what exists."""
+    name = Spec.parse(spec).name
+    if name in DRAFTS and name not in BY_SHAPE:
+        return name
     if "/" in spec or os.sep in spec:
         return "stored"
     if spec.endswith(ENDING):
@@ -68,8 +74,9 @@ def family(spec: str) -> str:
     except ValueError as error:
         if os.path.isdir(spec):  # unlike Path.is_dir, no error where a name is too long
             return "stored"
+        others = ", ".join(name for name in DRAFTS if name not in BY_SHAPE)
         raise ValueError(
             f"unknown draft {spec!r}: {error}; formats: {', '.join(FORMATS)}; one that ships tuned, as in rtn3+tuned; "
-            f"or a folder that `selfdraft quantize` or `tune` wrote"
+            f"a folder that `selfdraft quantize` or `tune` wrote; or one of {others}"
         ) from error
     return "quantized"

@@ -1,54 +1,29 @@
-"""The two protocols the loop is written against: a Model that scores text, and a Draft that proposes it."""
+"""What the loop asks of whatever proposes text: a Draft."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Protocol
 
-from torch import Tensor
-
 from micro.chance import Chance
 from micro.sampling import Sampling
+from specdec.model import Model
 from specdec.proposal import Proposal, Step
 
 
-class Cache(Protocol):
-    """What a model has read: `length` tokens."""
-
-    length: int
-
-    def truncate(self, length: int) -> None: ...
-
-    def gather(self, start: int, kept: list[int]) -> None: ...
-
-
-class Model(Protocol):
-    """micro, its quantized copies, and a test's table model alike."""
-
-    vocab: int
-    context: int
-
-    def new_cache(self, rows: int = 1, lanes: int = 0) -> Cache: ...
-
-    def forward(
-        self,
-        tokens: Tensor,
-        cache: Cache,
-        positions: Tensor | None = None,
-        mask: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """tokens (B, T) -> logits (B, T, V), hidden (B, T, D)."""
-        ...
-
-
 class Draft(Protocol):
-    """A proposer. `bytes_per_pass`: weight bytes one draft pass reads.
+    """A proposer.
 
-    start: a new text begins; nothing of the last one survives. propose: at most gamma tokens (at least one), with the laws
-    they were drawn from. commit: the round's outcome; roll back own state.
+    bytes_per_pass: weight bytes one draft pass reads. extra_bytes: what it keeps in memory beside the target, weights or tables,
+    its cache aside; extra_parameters: how many numbers those are. The loop reads the first, tables of costs all three.
+
+    start: a new text begins; nothing of the last one survives. propose: at most gamma tokens, a window's included, with the
+    laws they were drawn from; none where it has nothing to offer. commit: the round's outcome; roll back own state.
     """
 
     bytes_per_pass: int
+    extra_bytes: int
+    extra_parameters: int
 
     def start(self, prompt: Sequence[int], target: Model) -> None: ...
 

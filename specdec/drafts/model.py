@@ -13,19 +13,29 @@ import torch
 
 from micro.chance import Chance
 from micro.sampling import Sampling
-from specdec.drafts.base import Model
 from specdec.drafts.confidence import Stop
+from specdec.model import Model
 from specdec.proposal import Proposal, Step
 
 
 class ModelDraft:
     """Drafts a chain with `model`, reading `bytes_per_pass` bytes of weights each pass. `cache` may be read between rounds.
 
-    stop: ends a round's drafting; None drafts gamma tokens always.
+    stop: ends a round's drafting; None drafts gamma tokens always. extra_bytes: weight bytes in memory beside the target, None
+    where that is what a pass reads; extra_parameters: their numbers.
     """
 
-    def __init__(self, model: Model, bytes_per_pass: int, stop: Stop | None = None) -> None:
+    def __init__(
+        self,
+        model: Model,
+        bytes_per_pass: int,
+        stop: Stop | None = None,
+        extra_bytes: int | None = None,
+        extra_parameters: int = 0,
+    ) -> None:
         self.model, self.bytes_per_pass, self.stop = model, bytes_per_pass, stop
+        self.extra_bytes = bytes_per_pass if extra_bytes is None else extra_bytes
+        self.extra_parameters = extra_parameters
 
     def start(self, prompt: Sequence[int], target: Model) -> None:
         """Raises ValueError where the draft cannot stand in for the target."""

@@ -28,6 +28,7 @@ from quant.model import (
     parse_fields,
 )
 from specdec.drafts.model import ModelDraft
+from specdec.drafts.packed import packed_draft
 
 
 def save_quantized(folder: Path, model: QuantizedModel) -> None:
@@ -41,8 +42,7 @@ def save_quantized(folder: Path, model: QuantizedModel) -> None:
 
 def load_quantized(folder: Path, target: Transformer) -> ModelDraft:
     """The folder's copy, to draft with. Raises as read_quantized."""
-    copy = read_quantized(folder, target)
-    return ModelDraft(copy.module, copy.bytes_per_pass)
+    return packed_draft(read_quantized(folder, target))
 
 
 def read_quantized(folder: Path, target: Transformer) -> QuantizedModel:

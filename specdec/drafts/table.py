@@ -12,7 +12,7 @@ from torch import Tensor
 
 from micro.chance import Chance
 from micro.sampling import Sampling
-from specdec.drafts.base import Model
+from specdec.model import Model
 from specdec.proposal import Proposal, Step
 from specdec.table import TableModel, table_law
 
@@ -20,7 +20,7 @@ from specdec.table import TableModel, table_law
 class TextDraft:
     """What drafts without a cache share: they know the text, and nothing else."""
 
-    bytes_per_pass = 1
+    bytes_per_pass = extra_bytes = extra_parameters = 0
 
     def start(self, prompt: Sequence[int], target: Model) -> None:
         self.text = list(prompt)
