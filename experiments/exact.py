@@ -1,11 +1,11 @@
 """Check that speculation is exact, and that a fault in it would be noticed.
 
-First the program as it is goes through six tiers, and nothing may be caught: algebra (one position, to 1e-12), enumeration (the
+First the program as it is goes through seven tiers, and nothing may be caught: algebra (one position, to 1e-12), enumeration (the
 real loop, every way it can go), statistics (real texts with real caches), counts (rounds and tokens against replay and
-accounts), caches (what is held after each round and between calls), identity (bits against plain decoding). If you have changed
-the loop, a rule or a cache, this is where it shows.
+accounts), caches (what is held after each round and between calls), identity (bits against plain decoding), drafts (every
+family that --draft knows, walked). If you have changed the loop, a rule, a cache or a draft, this is where it shows.
 
-Then known faults are planted one by one in the functions that generate() calls, and each must be caught by some tier. The
+Then known faults are planted one by one in the functions that generate() calls, and each must be caught by some tier of the first six. The
 table says which: n with a near draft, f with a far one, a with none or several; a dot where the changed line ran and
 nothing was seen; a dash where it never ran.
 

@@ -1,7 +1,8 @@
-"""Every family of drafts over a model that can be walked: what the tiers of `selfdraft exact` try beside plain model drafts.
+"""Tier 7 of `selfdraft exact`: every family of drafts over a model that can be walked, beside the plain model drafts of the other tiers.
 
 A family of DRAFTS that is not a ModelDraft by another name has a line here, which makes it over a table target with a small
 round; a test holds the two tables together. What needs a net's hidden states learns from the table model's, which are zeros.
+Planted faults are not tried here: they change functions that the cheaper tiers exercise too.
 """
 
 from __future__ import annotations
@@ -9,27 +10,45 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from experiments.exact_check import Check, Reading
+from experiments.exact_caches import left_over
+from experiments.exact_check import Check, Reading, near_and_far
 from experiments.exact_enumeration import by_walks, target_of
+from micro.chance import SeededChance
+from micro.generate import generate as plain
+from micro.sampling import Sampling
 from specdec.drafts.base import Draft
+from specdec.drafts.ngram import NGram, NGramDraft
 from specdec.table import TableModel
 
-# family -> (maker(target, a near or far model), gamma, tokens walked)
-SMALL: dict[str, tuple[Callable[[TableModel, TableModel], Draft], int, int]] = {}
+
+def text_of(model: TableModel, count: int = 60) -> bytes:
+    """A text that `model` wrote, for drafts that count or copy."""
+    return bytes(plain(model, [0], count, Sampling(), SeededChance(1)))
+
+
+def counting(target: TableModel, model: TableModel) -> Draft:
+    return NGramDraft(NGram(text_of(model), 3, target.vocab))
+
+
+# family, and where there are several of one, which -> (maker(target, a near or far model), gamma, tokens walked)
+SMALL: dict[str, tuple[Callable[[TableModel, TableModel], Draft], int, int]] = {
+    "ngram": (counting, 2, 3),
+}
 # families of DRAFTS whose draft is a ModelDraft, walked as such by the enumeration
 MODELS = ("quantized", "stored", "tuned")
 
 
 def checks() -> Iterator[Check]:
-    """The joint law of every family's texts, by whole walks of generate(), which also meet what one left for the next."""
-    from experiments.exact_check import near_and_far
-
+    """The joint law of every family's texts, by whole walks of generate(), and a draft that has served before against a new one."""
     target = target_of(3, 5)
     for name, (make, gamma, count) in SMALL.items():
         for which, model in near_and_far(target).items():
-            yield Check(f"{name}, joint of {count}", partial(walked, target, make, model, gamma, count),
+            of = partial(make, target, model)
+            yield Check(f"{name}, joint of {count}", partial(walked, target, of, gamma, count),
+                        which, "rivals")  # fmt: skip
+            yield Check(f"{name}, no call remembers another", partial(left_over, target, of, "token"),
                         which, "rivals")  # fmt: skip
 
 
-def walked(target, make, model, gamma: int, count: int) -> Reading:
-    return by_walks(target, make(target, model), count, gamma)
+def walked(target: TableModel, draft_of: Callable[[], Draft], gamma: int, count: int) -> Reading:
+    return by_walks(target, draft_of(), count, gamma)

@@ -9,4 +9,5 @@ TIERS: dict[str, str] = {
     "counts": "rounds and accepted tokens against replay, closed forms and accounts",
     "caches": "what caches hold after each round, and what is left from one call to the next",
     "identity": "bits of text, logits and caches against plain decoding",
+    "drafts": "every other family of drafts: the joint law of its texts, and what is left between calls",
 }

@@ -11,6 +11,7 @@ from quant.formats import FORMATS, parse_format
 from specdec.drafts.base import Draft
 from specdec.drafts.confidence import Stop
 from specdec.drafts.model import ModelDraft
+from specdec.drafts.ngram import ngram_draft
 from specdec.drafts.packed import model_draft
 from specdec.drafts.spec import Spec
 from specdec.drafts.stored import load_quantized
@@ -40,6 +41,7 @@ DRAFTS: dict[str, Callable[[Transformer, Spec, Make], Draft]] = {
     "quantized": quantized,
     "stored": from_folder,
     "tuned": shipped_tuned,
+    "ngram": ngram_draft,
 }
 BY_SHAPE = ("quantized", "stored", "tuned")  # families that a spec does not begin with
 
