@@ -15,16 +15,15 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from experiments.figure_style import (
     INK,
     MUTED,
-    PAPER,
     SIZE,
     message,
     new_figure,
     settled,
     styled,
 )
-from experiments.label_places import places
 from experiments.ladder_rates import Rung, rung, winner, winners
 from experiments.palette import LOOKS
+from experiments.point_names import Named, name_points, points_of
 from specdec.theory import tokens_per_pass
 
 TITLE = "The frontier: acceptance against size"
@@ -150,25 +149,21 @@ def _bar(axes: Axes, one: Rung, temperature: float, scale: float) -> tuple:
 
 
 def _labels(axes: Axes, rungs: list[Rung], temperature: float, best: set[str], curves) -> None:
-    """Every draft's name where it covers nothing, with a line to its point where it stands apart."""
-    scale = 72 / axes.figure.dpi  # display pixels -> points
-    at = [(one.c["weights"], 1 - one.rates[temperature].alpha.value) for one in rungs]
-    points = [tuple(scale * v for v in axes.transData.transform(p)) for p in at]
-    sizes = [(0.64 * SIZE * len(one.draft) * (1.15 if one.draft in best else 1), 1.1 * SIZE) for one in rungs]  # fmt: skip
-    frame = axes.get_window_extent()
-    frame = tuple(scale * v for v in (frame.x0, frame.y0, frame.x1, frame.y1))
+    """The curves' names at their ends, then every draft's where it covers nothing."""
+    scale, frame = points_of(axes)
     taken = [_bar(axes, one, temperature, scale) for one in rungs]
     for text, x, y in curves:
         px, py = (scale * v for v in axes.transData.transform((x, y)))
         px, py = min(px, frame[2] - 2), min(py, frame[3] - SIZE)
         taken.append((px - 0.63 * SIZE * len(text), py - 2, px, py + SIZE))
         axes.annotate(text, (px, py), xycoords=("figure points", "figure points"), ha="right", va="bottom", color=MUTED)  # fmt: skip
-    for one, (x, y), box in zip(rungs, points, places(points, sizes, frame, taken)):
-        middle = (box[1] + box[3]) / 2
-        near = box[0] if box[0] > x else box[2] if box[2] < x else x
-        if np.hypot(near - x, middle - y) > 9:
-            axes.annotate("", (x, y), (near, middle), xycoords="figure points", textcoords="figure points",
-                          arrowprops={"arrowstyle": "-", "color": MUTED, "lw": 0.5, "shrinkA": 0, "shrinkB": 3}, zorder=2)  # fmt: skip
-        axes.annotate(one.draft, (box[0], middle), xycoords="figure points", va="center", color=look(one.draft)[0],
-                      fontweight="bold" if one.draft in best else "normal", zorder=4,
-                      bbox={"fc": PAPER, "ec": "none", "pad": 0.3, "alpha": 0.8})  # fmt: skip
+    named = [
+        Named(
+            one.draft,
+            (one.c["weights"], 1 - one.rates[temperature].alpha.value),
+            look(one.draft)[0],
+            one.draft in best,
+        )
+        for one in rungs
+    ]
+    name_points(axes, named, taken)

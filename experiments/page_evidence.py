@@ -5,11 +5,11 @@ A section whose records are missing says which command makes them.
 
 from __future__ import annotations
 
-from experiments.curves import HEADLINE_C, curve
 from experiments.exact_tiers import TIERS
 from experiments.page_parts import Marked, figure, missing, paragraph, section, table
 from experiments.store import Store, canonical
-from specdec.record import Totals
+from experiments.zoo_rates import KINDS, Animal
+from experiments.zoo_table import COLUMNS, known
 
 # of a record's inputs: those in which all records of a section agree
 SAME = ("weights", "source", "version", "level", "torch")
@@ -57,45 +57,29 @@ def zoo(store: Store) -> str:
     records = _newest(store.of("zoo"))
     if not records:
         return section(title, missing("No other draft is on record. They are measured by", "selfdraft run zoo"))  # fmt: skip
-    rows = sorted(map(zoo_row, records), key=lambda row: -float(str(row[5]).split()[0]))
-    head = (
-        "draft",
-        "T",
-        "γ",
-        "α",
-        "tokens per pass",
-        "estimated speed-up",
-        "c, weights",
-        "distribution",
-    )
-    return section(title, table("Each at its best γ, or at the γ it was run with; c by weight bytes", head, rows))  # fmt: skip
+    from experiments.figure_style import to_svg
+    from experiments.zoo_figures import by_kind
+    from experiments.zoo_table import verdict
+
+    animals = known(records)
+    rows = [zoo_row(one) for one in sorted(animals, key=lambda one: -one.speed_up.value)]
+    head = ("draft", "T", "budget", "α", "tokens per pass", "rows", "c, weights", "extra kB", "estimated speed-up", *KINDS,
+            "distribution")  # fmt: skip
+    return section(
+        title,
+        figure(to_svg(by_kind(records), "zoo"), "zoo", "Speed-up by kind of prompt"),
+        *(paragraph(line.strip()) for line in verdict(animals) if line),
+        table(COLUMNS, head, rows),
+    )  # fmt: skip
 
 
-def zoo_row(record: dict) -> tuple:
-    """A draft's line. Two layouts: an estimate's (counts by prompt and gamma), or a loop's (Totals, gamma and c)."""
-    point, result = record["point"], record["result"]
-    about = (point["draft"], f"{point['temperature']:g}")
-    law = "the target's" if result.get("exact", True) else "LOSSY"
-    c = result["c"][HEADLINE_C]
-    if "gammas" in result:
-        one = curve(record)
-        gamma, speed = one.best(c)
-        tokens = one.at(one.tokens_per_pass, gamma)
-        return (
-            *about,
-            gamma,
-            f"{one.at(one.alpha, gamma).value:.3f}",
-            tokens,
-            speed,
-            f"{c:.3f}",
-            law,
-        )
-    names = ("rounds", "proposed", "checked", "accepted", "emitted", "draft_passes", "full_rounds")
-    totals = Totals(**{name: result[name] for name in names})
-    alpha = None if totals.alpha is None else f"{totals.alpha:.3f}"
+def zoo_row(one: Animal) -> tuple:
+    """A draft's line."""
     return (
-        *about, result.get("gamma", point.get("gamma")), alpha, f"{totals.tokens_per_pass:.2f}",
-        f"{totals.estimated_speed_up(c):.2f}", f"{c:.3f}", law,
+        one.draft, f"{one.temperature:g}", one.budget, None if one.alpha is None else f"{one.alpha.value:.3f}",
+        f"{one.tokens_per_pass.value:.2f}", f"{one.rows_per_pass:.1f}", f"{one.c:.3f}", f"{one.extra_bytes / 1000:,.0f}",
+        one.speed_up, *(f"{one.by_kind[k].value:.2f}" if k in one.by_kind else None for k in KINDS),
+        "the target's" if one.exact else "LOSSY",
     )  # fmt: skip
 
 

@@ -40,6 +40,10 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     ),
     "tuned": ("tuned", "drafts tuned for acceptance beside untuned ones of the same bytes"),
     "slices": ("slices", "a draft at no extra memory: the top bits of a target stored at 8 bits"),
+    "zoo": (
+        "zoo",
+        "every way to draft on one scale: acceptance, bytes, rows, speed-up by kind of prompt",
+    ),
     "recipe": ("recipe", "trainings beside each other: held-out loss against time"),
 }
 

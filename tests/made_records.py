@@ -48,3 +48,22 @@ def fill(folder: Path, version: int = estimate.VERSION, points: list[dict] | Non
         inputs = {"version": version, "weights": "made", **point}
         store.append(estimate.NAME, inputs, point, "ok", made_result(2 - 0.3 * i, seed=i))
     return store
+
+
+def made_animal(
+    draft: str, temperature: float = 1.0, emitted: float = 30.0, chosen: float = 30.0, **more
+):
+    """Six prompts of 10 rounds, 40 drafted, 35 judged, 20 kept; a pass of the draft reads a quarter of the target's 100 bytes."""
+    spent = {"rounds": 10, "emitted": chosen, "draft_bytes": 1000}
+    one = {
+        "rounds": 10, "proposed": 40, "checked": 35, "accepted": 20, "emitted": emitted, "draft_passes": 40,
+        "full_rounds": 1, "draft_bytes": 1000, "rows": 50,
+    }  # fmt: skip
+    result = {
+        "by": "loop", "exact": True, "tree": False, "budget": 4, "choosing": {"4": spent},
+        "choosing_kinds": dict.fromkeys(("lesson", "copy", "free"), spent),
+        "prompts": list("abcdef"), "kinds": ["lesson", "copy", "free"] * 2,
+        "counts": {name: [value] * 6 for name, value in one.items()},
+        "bytes_per_pass": 25, "extra_bytes": 1000, "extra_parameters": 7, "target_bytes": 100, "training": None,
+    }  # fmt: skip
+    return {"point": {"draft": draft, "temperature": temperature}, "result": result | more}

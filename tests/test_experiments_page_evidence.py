@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from made_records import GAMMAS, fill, made_result
+from made_records import GAMMAS, fill, made_animal, made_result
 
 from experiments import page_evidence, page_tables, rules_glance, rules_run
 from experiments.ladder_rates import rung
@@ -125,37 +125,24 @@ def test_the_frontier_shows_every_format_its_figure_and_the_best_of_its_bytes(tm
     assert html.count("<svg") == 1 and "equal speed-up" in html
 
 
-def test_the_zoo_takes_an_estimates_counts_and_a_loops(tmp_path):
+def test_the_zoo_shows_the_faster_first_and_names_what_is_lossy(tmp_path):
     store = Store(tmp_path)
-    c = {"nominal": 0.5, "weights": 0.5, "with_cache": 0.5}
-    loop = {
-        "rounds": 10,
-        "proposed": 40,
-        "checked": 30,
-        "accepted": 20,
-        "emitted": 30,
-        "draft_passes": 40,
-        "full_rounds": 2,
-    }
-    for draft, result in (
-        ("bigram", made_result(2.0)),
-        ("medusa <typical>", {**loop, "c": c, "gamma": 4, "exact": False}),
-    ):
-        point = {"draft": draft, "temperature": 1.0}
-        store.append("zoo", {"version": 1, "weights": "made", **point}, point, "ok", result)
-    rows = cells(page_evidence.zoo(store))[1:]
-    assert [row[0] for row in rows] == ["bigram", "medusa &lt;typical&gt;"]  # the faster first
-    assert rows[1] == [
-        "medusa &lt;typical&gt;",
-        "1",
-        "4",
-        "0.667",
-        "3.00",
-        "1.00",
-        "0.500",
-        "LOSSY",
-    ]
-    assert rows[0][-1] == "the target&#x27;s" and rows[0][2] in "12345"
+    for draft, more in (("rtn4", {"emitted": 20}), ("rtn3", {"exact": False, "tree": True})):
+        made = made_animal(draft, **more)
+        inputs = {"version": 2, "weights": "made", **made["point"]}
+        store.append("zoo", inputs, made["point"], "ok", made["result"])
+    html = page_evidence.zoo(store)
+    rows = cells(html)[1:]
+    assert rows == [
+        ["rtn3", "1", "4", "–", "3.00", "5.0", "0.250", "1", "1.50 [1.50, 1.50]", "1.50", "1.50", "1.50", "LOSSY"],
+        ["rtn4", "1", "4", "0.571", "2.00", "5.0", "0.250", "1", "1.00 [1.00, 1.00]", "1.00", "1.00", "1.00",
+         "the target&#x27;s"],
+    ]  # fmt: skip
+    assert (
+        html.count("<svg") == 1
+        and "T = 1: rtn4" in html
+        and "rtn3 1.50 [1.50, 1.50] is" not in html
+    )
 
 
 def compared(store: Store, temperature: float = 1.0, ease: float = 1.0) -> None:
