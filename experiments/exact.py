@@ -5,9 +5,9 @@ real loop, every way it can go), statistics (real texts with real caches), count
 accounts), caches (what is held after each round and between calls), identity (bits against plain decoding), drafts (every
 family that --draft knows, walked). If you have changed the loop, a rule, a cache or a draft, this is where it shows.
 
-Then known faults are planted one by one in the functions that generate() calls, and each must be caught by some tier of the first six. The
-table says which: n with a near draft, f with a far one, a with none or several; a dot where the changed line ran and
-nothing was seen; a dash where it never ran.
+Then known faults are planted one by one in the functions that generate() calls, and each must be caught by some tier of the
+first six. The table says which: n with a near draft, f with a far one, a with none or several; a dot where the changed line
+ran and nothing was seen; a dash where it never ran.
 
 Exit code 1 where anything is caught in the clean run, or a fault by no tier. --quick takes fewer draws and texts, and
 each fault to the cheapest tier that is known to see it.
