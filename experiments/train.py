@@ -1,4 +1,4 @@
-"""Train micro on the course, or on any files of your own, byte by byte.
+"""Train micro, or with --size a smaller sibling, on the course, or on any files of your own, byte by byte.
 
 The weights that predict the validation text best are written to --out as a model's folder
 (config.json, model.safetensors, training.json); the run's log, loss curve and checkpoints go to
@@ -24,11 +24,12 @@ from experiments.training_outcome import Run, finish
 from experiments.training_run import add_run, check_begin, stopped, take_up, work
 from micro.checkpoint import save_model
 from micro.model import ModelConfig, Transformer
+from micro.sizes import SIZES
 from micro.text import as_tokens, read_course, read_texts
 from micro.train import AUTOCASTS, OPTIMIZERS, Event, TrainConfig, Trainer
 from micro.training_state import CheckpointFolder
 
-DEFAULT, MODEL = TrainConfig(), ModelConfig()
+DEFAULT = TrainConfig()
 
 # option -> (field of TrainConfig, type, help)
 TRAINING = {
@@ -46,7 +47,7 @@ TRAINING = {
     "--eval-every": ("eval_every", whole(1), "steps between evaluations"),
 }
 # option -> (field of ModelConfig, help)
-SIZES = {
+SHAPE = {
     "--layers": ("num_hidden_layers", "blocks"),
     "--width": ("hidden_size", "numbers in the stream"),
     "--heads": ("num_attention_heads", "query heads"),
@@ -71,11 +72,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="bytes in a row of a batch (default: the context)")  # fmt: skip
     parser.add_argument("--optimizer", choices=OPTIMIZERS, default=DEFAULT.optimizer,
                         help="muon: for the blocks' matrices, AdamW for the rest (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--size", choices=SIZES, default="micro",
+                        help="model: micro, or a smaller sibling (default: %(default)s)")  # fmt: skip
     parser.add_argument("--kv-heads", type=whole(1), metavar="N",
                         help="model: key-value heads (default: as many as heads)")  # fmt: skip
-    for option, (name, what) in SIZES.items():
-        parser.add_argument(option, type=whole(1), default=getattr(MODEL, name), metavar="N",
-                            help=f"model: {what} (default: %(default)s)")  # fmt: skip
+    for option, (name, what) in SHAPE.items():
+        parser.add_argument(option, type=whole(1), metavar="N",
+                            help=f"model: {what} (default: the size's; micro's is {getattr(SIZES['micro'], name)})")  # fmt: skip
     parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto",
                         help="where to compute (default: auto, the fastest there is)")  # fmt: skip
     parser.add_argument("--autocast", choices=AUTOCASTS, default=DEFAULT.autocast,
@@ -109,6 +112,7 @@ def carry_out(asked: Run, args: argparse.Namespace) -> int:
 
 def plan(args: argparse.Namespace) -> Run:
     """Check everything that can be checked before time is spent. Raises ValueError, FileFault naming what is wrong."""
+    fill_shape(args)
     block = args.block or args.context
     corpus = read_texts(args.text, block) if args.text else read_course(DATA)
     if not args.text:
@@ -117,13 +121,18 @@ def plan(args: argparse.Namespace) -> Run:
     names = {field.name for field in fields(TrainConfig)}
     values = {name: value for name, value in vars(args).items() if name in names}
     config = TrainConfig(**{**values, "block": block})
-    sizes = {
-        name: getattr(args, option[2:].replace("-", "_")) for option, (name, _) in SIZES.items()
-    }
+    sizes = {name: getattr(args, option[2:]) for option, (name, _) in SHAPE.items()}
     sizes["num_key_value_heads"] = args.kv_heads or args.heads
     folder = args.run or args.out / "run"
     device = find_device(args.device)
     return Run(config, ModelConfig(**sizes), corpus, device, args.out, folder, spelled(args, block))
+
+
+def fill_shape(args: argparse.Namespace) -> None:
+    """What was not asked for by itself is the --size's."""
+    for option, (name, _) in SHAPE.items():
+        if getattr(args, option[2:]) is None:
+            setattr(args, option[2:], getattr(SIZES[args.size], name))
 
 
 def spelled(args: argparse.Namespace, block: int) -> str:
@@ -131,7 +140,7 @@ def spelled(args: argparse.Namespace, block: int) -> str:
     words = ["selfdraft", "train"]
     if args.text:
         words += ["--text", *map(str, args.text)]
-    options = ["--share", *TRAINING, *SIZES, "--optimizer", "--autocast", "--device"]
+    options = ["--share", *TRAINING, *SHAPE, "--optimizer", "--autocast", "--device"]
     for option in options:
         words += [option, str(getattr(args, option[2:].replace("-", "_")))]
     words += ["--kv-heads", str(args.kv_heads or args.heads), "--block", str(block)]

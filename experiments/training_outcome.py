@@ -82,6 +82,7 @@ def account(asked: Run, trainer: Trainer, rows: list[dict], shipped: Transformer
         "minutes": round(sum(row["seconds"] for row in rows) / 60, 2),
         "training_device": str(asked.device),
         "training_threads": torch.get_num_threads(),
+        "curve": curve(rows),
     }
     for split in ("validation", "held-out"):
         if corpus.split(split):
@@ -95,6 +96,11 @@ def account(asked: Run, trainer: Trainer, rows: list[dict], shipped: Transformer
         rates = compressor_rates(corpus.joined("train"), corpus.joined("held-out"))
         record["compressors"] = rates
     return record
+
+
+def curve(rows: list[dict]) -> list[list[float]]:
+    """[step, validation loss] of every evaluation."""
+    return [[r["step"], r["validation"]] for r in rows if r.get("validation") is not None]
 
 
 def spoken(record: dict) -> list[str]:

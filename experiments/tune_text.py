@@ -18,7 +18,7 @@ from micro.files import FileFault
 from micro.model import Transformer
 from micro.tensors import load_tensors, save_tensors
 from micro.text import Corpus, as_tokens
-from specdec.tuning import OwnText, write_own_text
+from specdec.distilling import OwnText, write_own_text
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,10 @@
 """Training the low-bit copy to be accepted: straight through its rounding, towards the target's own law, at the same bytes.
 
-A step reads rows of text with both models and moves the copy's codes, scales and norms down the gradient of a loss between the
-two laws (specdec/tuning_losses.py). Half of the rows is training text, half is text that the target itself wrote behind openings
-of training text: what a draft meets when it drafts. How rounding is trained through: quant/straight_through.py. The copy that is
-kept is the one with the largest overlap on text that the target wrote behind openings of other plates.
+The distillation is specdec/distilling.py's; its student here is the copy, whose codes, scales and norms move. How rounding is trained
+through: quant/straight_through.py. What comes out is a draft of the format like any other: the same tensors, shapes and bytes,
+decoded by the same code.
 
-What comes out is a draft of the format like any other: the same tensors, shapes and bytes, decoded by the same code. The target
-is only read; and since it still checks every token, the text's law cannot change, however the draft is bent.
-
-The run itself (steps, rate, best weights, resuming) is micro.train's; this adds what is learned.
-
-Shapes: B rows  T tokens a row  V vocabulary  N texts
+Shapes: B rows  T tokens a row  V vocabulary
 """
 
 from __future__ import annotations
@@ -23,78 +17,42 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from micro.chance import SeededChance, generator_for
-from micro.generate import generate_batch
 from micro.model import Transformer
-from micro.sampling import Sampling
-from micro.text import draw_batch
-from micro.train import BETA1, TrainConfig, Trainer, fill_moments
+from micro.train import BETA1, fill_moments
 from quant.bytes import unique_parameters
 from quant.formats import Format
 from quant.mix import Mix
 from quant.model import QuantizedModel, from_packed_state
 from quant.straight_through import StraightThrough, rounded_through
-from specdec.tuning_losses import LOSSES, Schedule, overlap
+from specdec.distilling import DistilConfig, Distiller, OwnText
+from specdec.tuning_losses import Schedule
 
 SLOW = 0.1  # share of the rate for scales and norms: one of them moves 32 weights and more
-ROWS = 32  # texts a pass of the evaluation; bounds its memory
 
 
 @dataclass(frozen=True)
-class TuneConfig(TrainConfig):
-    """What a tuning computes; lr is in steps of the weights' own grid, and a batch's `block` is a row of the texts.
-
-    schedule: losses and their shares of the steps. own_share: of a batch's rows, those that the target wrote. parts: passes that
-    a batch is split into, at the same step and less memory. shrink: factor on every scale at the start.
+class TuneConfig(DistilConfig):
+    """What a tuning computes; lr is in steps of the weights' own grid. shrink: factor on every scale at the start.
 
     Raises ValueError naming the first field that is out of range.
     """
 
     steps: int = 200
     batch: int = 16
-    block: int = 256
     lr: float = 6e-3
     warmup: int = 10
     optimizer: str = "adamw"
-    weight_decay: float = 0.0
     beta2: float = 0.95  # forgets within 20 steps: gradients change size where the loss changes
-    dropout: float = 0.0
     eval_every: int = 50
     schedule: Schedule = Schedule((("kl", 1.0), ("tv", 2.0)))
     own_share: float = 0.5
-    parts: int = 1
     shrink: float = 0.9
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        fixed = {"optimizer": "adamw", "weight_decay": 0.0, "dropout": 0.0}
-        for name, only in fixed.items():
-            if getattr(self, name) != only:
-                raise ValueError(f"{name} must be {only!r} in tuning, not {getattr(self, name)!r}")
-        if not 0 <= self.own_share <= 1:
-            raise ValueError(f"own_share must be from 0 to 1, not {self.own_share!r}")
+        self.fix(optimizer="adamw", weight_decay=0.0)
         if not 0 < self.shrink <= 2:
             raise ValueError(f"shrink must be above 0 and at most 2, not {self.shrink!r}")
-        if not 1 <= self.parts <= self.batch:
-            raise ValueError(f"parts must be 1 to batch, {self.batch}, not {self.parts!r}")
-
-
-@dataclass(frozen=True)
-class OwnText:
-    """Texts that the target wrote: tokens (N, T), of which the first `opening` of each row were given."""
-
-    tokens: Tensor
-    opening: int
-
-
-def write_own_text(
-    target: Transformer, openings: Sequence[Sequence[int]], length: int, seed: int, stream: str
-) -> OwnText:
-    """Openings of one length, continued by the target at T = 1 to `length` tokens. Raises ValueError where they do not fit."""
-    opening = len(openings[0])
-    chances = [SeededChance(seed, f"{stream} {i}") for i in range(len(openings))]
-    tokens, _ = generate_batch(target, openings, length - opening, Sampling(), chances)
-    return OwnText(torch.cat((torch.tensor([list(o) for o in openings]), tokens), dim=1), opening)
 
 
 class LowBitCopy(nn.Module):
@@ -141,13 +99,8 @@ class LowBitCopy(nn.Module):
         return from_packed_state(self._body[0], tensors, self.format)
 
 
-class Tuner(Trainer):
-    """A tuning in memory: micro.train's Trainer, whose model is a LowBitCopy and whose loss is the distance to `target`.
-
-    Args: `tokens` (N,) training text; `own` what the target wrote behind it; `validation` the same for other text (none: nothing is
-    evaluated and the last step is kept). Its validation "loss" is the mean chance of a refusal, 1 - overlap, over what was
-    written there. Raises ValueError where texts and rows differ in length, or as LowBitCopy and Trainer.
-    """
+class Tuner(Distiller):
+    """The distillation of a LowBitCopy of `target` in `format`. Raises ValueError as that and Distiller."""
 
     def __init__(
         self,
@@ -158,15 +111,8 @@ class Tuner(Trainer):
         validation: Sequence[OwnText],
         config: TuneConfig,
     ) -> None:
-        if config.own_share and own is None:
-            raise ValueError(f"own_share {config.own_share:g} needs text that the target wrote")
-        if own is not None and own.tokens.shape[1] != config.block:
-            raise ValueError(
-                f"own texts have {own.tokens.shape[1]} tokens, rows of a batch {config.block}"
-            )
-        self.target, self.own = target, own
-        super().__init__(LowBitCopy(target, format, config.shrink), tokens, validation, config)
-        self._laws = [self._target_laws(text) for text in validation]
+        student = LowBitCopy(target, format, config.shrink)
+        super().__init__(target, student, tokens, own, validation, config)
 
     def make_optimizers(self) -> list[torch.optim.Optimizer]:
         """AdamW: weights at the rate itself, what moves many of them at a share."""
@@ -178,60 +124,6 @@ class Tuner(Trainer):
         adamw = torch.optim.AdamW(groups, lr=self.config.lr, betas=betas, weight_decay=0.0)
         fill_moments(adamw)
         return [adamw]
-
-    def rows(self, index: int) -> Tensor:
-        """(B, T) the rows of step `index`: a pure function of it."""
-        config = self.config
-        written = round(config.batch * config.own_share)
-        parts = []
-        if written < config.batch:
-            count = config.batch - written
-            parts.append(draw_batch(self.tokens, count, config.block, config.seed, index)[0])
-        if written:
-            draws = generator_for(config.seed, "own text", index)
-            chosen = draws.integers(0, len(self.own.tokens), size=written)
-            parts.append(self.own.tokens[torch.from_numpy(chosen)])
-        return torch.cat(parts)
-
-    def backward(self, index: int) -> float:
-        """Fill the gradients from step `index`'s rows; their mean loss a token."""
-        config, rows = self.config, self.rows(index)
-        loss_of = LOSSES[config.schedule.at(index, config.steps)]
-        total = 0.0
-        for part in rows.chunk(config.parts):
-            with torch.autocast(
-                self.model.device.type, torch.bfloat16, enabled=config.autocast != "off"
-            ):
-                with torch.no_grad():
-                    wanted = self.target(part)[0]
-                found = self.model(part)[0]
-            loss = loss_of(wanted.float().log_softmax(-1), found.float().log_softmax(-1))
-            loss = loss * (len(part) / len(rows))
-            loss.backward()
-            total += float(loss.detach())
-        return total
-
-    def validation_loss(self) -> float:
-        return self.refused(self.model)
-
-    @torch.no_grad()
-    def refused(self, model: nn.Module) -> float:
-        """1 - mean overlap of a draft (tokens -> logits, hidden) with the target, in full precision."""
-        total, count = 0.0, 0
-        for text, laws in zip(self.validation, self._laws):
-            for rows, wanted in zip(text.tokens.split(ROWS), laws):
-                found = model(rows[:, :-1])[0][:, text.opening - 1 :].log_softmax(-1)
-                shared = overlap(wanted, found).double()  # (rows, T - opening)
-                total, count = total + float(shared.sum()), count + shared.numel()
-        return 1 - total / count
-
-    @torch.no_grad()
-    def _target_laws(self, text: OwnText) -> list[Tensor]:
-        """Log-probabilities (rows, T - opening, V) of what was written, pass by pass: read once, used at each evaluation."""
-        return [
-            self.target(rows[:, :-1])[0][:, text.opening - 1 :].log_softmax(-1)
-            for rows in text.tokens.split(ROWS)
-        ]
 
     def kept(self) -> QuantizedModel:
         """The draft of the best evaluation."""

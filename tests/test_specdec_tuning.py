@@ -20,8 +20,9 @@ from quant.formats import parse_format
 from quant.mix import Mix
 from quant.model import quantize_model
 from specdec.decode import generate
+from specdec.distilling import OwnText, write_own_text
 from specdec.drafts.stored import load_quantized, save_quantized
-from specdec.tuning import LowBitCopy, OwnText, TuneConfig, Tuner, write_own_text
+from specdec.tuning import LowBitCopy, TuneConfig, Tuner
 from specdec.tuning_losses import LOSSES, Schedule, overlap, parse_schedule
 
 SIZES = {"vocab_size": 32, "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
