@@ -17,6 +17,7 @@ from micro.chance import SeededChance
 from micro.generate import generate as plain
 from micro.sampling import Sampling
 from specdec.drafts.base import Draft
+from specdec.drafts.lookup import LookupDraft
 from specdec.drafts.ngram import NGram, NGramDraft
 from specdec.table import TableModel
 
@@ -33,6 +34,8 @@ def counting(target: TableModel, model: TableModel) -> Draft:
 # family, and where there are several of one, which -> (maker(target, a near or far model), gamma, tokens walked)
 SMALL: dict[str, tuple[Callable[[TableModel, TableModel], Draft], int, int]] = {
     "ngram": (counting, 2, 3),
+    "lookup": (lambda target, model: LookupDraft(), 3, 5),
+    "lookup k=3": (lambda target, model: LookupDraft(4, 1, 3), 4, 5),
 }
 # families of DRAFTS whose draft is a ModelDraft, walked as such by the enumeration
 MODELS = ("quantized", "stored", "tuned")

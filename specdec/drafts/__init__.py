@@ -10,6 +10,7 @@ from micro.model import Transformer
 from quant.formats import FORMATS, parse_format
 from specdec.drafts.base import Draft
 from specdec.drafts.confidence import Stop
+from specdec.drafts.lookup import lookup_draft
 from specdec.drafts.model import ModelDraft
 from specdec.drafts.ngram import ngram_draft
 from specdec.drafts.packed import model_draft
@@ -42,6 +43,7 @@ DRAFTS: dict[str, Callable[[Transformer, Spec, Make], Draft]] = {
     "stored": from_folder,
     "tuned": shipped_tuned,
     "ngram": ngram_draft,
+    "lookup": lookup_draft,
 }
 BY_SHAPE = ("quantized", "stored", "tuned")  # families that a spec does not begin with
 
