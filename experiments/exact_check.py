@@ -86,9 +86,10 @@ def texts(
     chance: Chance | None = None,
     **options,
 ) -> Generation:
-    """specdec.decode.generate with a guard: every round emits a token, so a prefill and `count` passes are all it may take."""
+    """specdec.decode.generate with a guard: every round emits a token, so the prefill, a draft's own of the target's states and
+    `count` passes are all it may take."""
     return decode.generate(
-        Metered(target, count + 1),
+        Metered(target, count + 2),
         draft,
         prompt,
         max_new_tokens=count,
@@ -102,7 +103,7 @@ def texts(
 def steps(target: Model, draft: Draft, prompt: Sequence[int], count: int, gamma: int, **options):
     """specdec.decode.rounds under the same guard."""
     options = {"sampling": Sampling(), "chance": SeededChance(1)} | options
-    metered = Metered(target, count + 1)
+    metered = Metered(target, count + 2)
     return decode.rounds(metered, draft, prompt, max_new_tokens=count, gamma=gamma, **options)
 
 

@@ -17,8 +17,12 @@ from micro.chance import SeededChance
 from micro.generate import generate as plain
 from micro.sampling import Sampling
 from specdec.drafts.base import Draft
+from specdec.drafts.jacobi import JacobiDraft
+from specdec.drafts.lookahead import LookaheadDraft
 from specdec.drafts.lookup import LookupDraft
+from specdec.drafts.model import ModelDraft
 from specdec.drafts.ngram import NGram, NGramDraft
+from specdec.drafts.shared import SharedDraft
 from specdec.table import TableModel
 
 
@@ -36,6 +40,9 @@ SMALL: dict[str, tuple[Callable[[TableModel, TableModel], Draft], int, int]] = {
     "ngram": (counting, 2, 3),
     "lookup": (lambda target, model: LookupDraft(), 3, 5),
     "lookup k=3": (lambda target, model: LookupDraft(4, 1, 3), 4, 5),
+    "jacobi": (lambda target, model: JacobiDraft(), 3, 5),
+    "lookahead": (lambda target, model: LookaheadDraft(2, 3, 2, target.vocab), 5, 5),
+    "shared": (lambda target, model: SharedDraft(ModelDraft(model, 1)), 2, 3),
 }
 # families of DRAFTS whose draft is a ModelDraft, walked as such by the enumeration
 MODELS = ("quantized", "stored", "tuned")

@@ -48,12 +48,13 @@ def walks(
 ) -> Iterator[tuple[float, Generation]]:
     """(probability, Generation) of every way generate() can go; state left from one walk would show in the next.
 
-    Raises RuntimeError where a walk takes more passes than a prefill and one for each token: its branches would have no end.
+    Raises RuntimeError where a walk takes more passes than two prefills, the loop's and one of a draft's that wants to know the
+    target's states, and one for each token: its branches would have no end.
     """
     options = {"sampling": Sampling(), "max_new_tokens": max_new_tokens} | options
     return every_branch(
         lambda chance: decode.generate(
-            Metered(target, max_new_tokens + 1), draft, prompt, chance=chance, **options
+            Metered(target, max_new_tokens + 2), draft, prompt, chance=chance, **options
         )
     )
 

@@ -93,6 +93,19 @@ class KVCache:
             self.values[:, :, :, start:end] = self.values[:, :, :, source]
         self.truncate(start + len(kept))
 
+    def copy_from(self, other: KVCache, start: int, end: int) -> None:
+        """Hold `other`'s entries of the slots start ... end - 1 behind the own ones before them, and nothing further.
+
+        Both hold one text a row, all of one length. Raises ValueError, changing nothing, where either holds too little.
+        """
+        if self.ragged or not 0 <= start <= self.length or not start <= end <= other.length:
+            raise ValueError(
+                f"cannot copy the slots {start} to {end} of {other.length} behind {self.length}"
+            )
+        self.keys[:, :, :, start:end] = other.keys[:, :, :, start:end]
+        self.values[:, :, :, start:end] = other.values[:, :, :, start:end]
+        self.length = end
+
     def load_row(self, row: int, other: KVCache) -> None:
         """Copy another cache's single text into `row`, making this one ragged."""
         if not self.ragged:

@@ -16,6 +16,8 @@ class Cache(Protocol):
 
     def gather(self, start: int, kept: list[int]) -> None: ...
 
+    def copy_from(self, other: Cache, start: int, end: int) -> None: ...
+
 
 class Model(Protocol):
     """micro, its quantized copies, and a test's table model alike."""

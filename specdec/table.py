@@ -41,6 +41,14 @@ class TokenCache:
         """Keep of the tokens from `start` on only start + kept[0], start + kept[1], ..."""
         self.tokens[start:] = [self.tokens[start + place] for place in kept]
 
+    def copy_from(self, other: TokenCache, start: int, end: int) -> None:
+        """Hold `other`'s tokens start ... end - 1 behind the own ones before them. Raises ValueError where there are too few."""
+        if not 0 <= start <= self.length or not start <= end <= other.length:
+            raise ValueError(
+                f"cannot copy the tokens {start} to {end} of {other.length} behind {self.length}"
+            )
+        self.tokens[start:] = other.tokens[start:end]
+
 
 class TableModel:
     """Logits (V,) of the next token as a function of the tokens read so far, the last one included; one text at a time."""

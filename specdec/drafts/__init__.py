@@ -10,10 +10,13 @@ from micro.model import Transformer
 from quant.formats import FORMATS, parse_format
 from specdec.drafts.base import Draft
 from specdec.drafts.confidence import Stop
+from specdec.drafts.jacobi import jacobi_draft
+from specdec.drafts.lookahead import lookahead_draft
 from specdec.drafts.lookup import lookup_draft
 from specdec.drafts.model import ModelDraft
 from specdec.drafts.ngram import ngram_draft
 from specdec.drafts.packed import model_draft
+from specdec.drafts.shared import shared_draft
 from specdec.drafts.spec import Spec
 from specdec.drafts.stored import load_quantized
 from specdec.drafts.tuned import ENDING, load_tuned
@@ -44,6 +47,9 @@ DRAFTS: dict[str, Callable[[Transformer, Spec, Make], Draft]] = {
     "tuned": shipped_tuned,
     "ngram": ngram_draft,
     "lookup": lookup_draft,
+    "jacobi": jacobi_draft,
+    "lookahead": lookahead_draft,
+    "shared": shared_draft,
 }
 BY_SHAPE = ("quantized", "stored", "tuned")  # families that a spec does not begin with
 
