@@ -265,7 +265,8 @@ class Transformer(nn.Module):
             tokens: (B, T) ids.
             cache: what stands before; the new keys and values are added to it. None: the tokens are the whole text.
             positions: (T,) absolute positions; default: consecutive. Only a tree's differ from its slots.
-            mask: (T, T) bool, who sees whom among the new tokens; default: causal.
+            mask: (T, T) bool, who sees whom among the new tokens; or (T, M + T), the last M that the cache holds before them, of
+                which a draft's tree hides some. Default: causal.
 
         Returns: logits (B, T, V), hidden (B, T, D). A call that raises ValueError leaves the cache as it was.
         """
@@ -273,13 +274,13 @@ class Transformer(nn.Module):
         if cache is None:
             if T > self.context:
                 raise ValueError(f"{T} tokens do not fit the context of {self.context}")
-            hidden = self.model(tokens, self._whole(B, T, mask))
+            hidden = self.model(tokens, self.whole_pass(B, T, mask))
             return self.lm_head(hidden), hidden
         cache.check(B, T)
         if cache.lanes and T > cache.lanes:
             return self._in_chunks(tokens, cache, positions, mask)
         padded = F.pad(tokens, (0, cache.lanes - T)) if 0 < T < cache.lanes else tokens
-        hidden = self.model(padded, self._cached(cache, T, padded.shape[1], positions, mask))
+        hidden = self.model(padded, self.cached_pass(cache, T, padded.shape[1], positions, mask))
         logits = self.lm_head(hidden)
         cache.advance(T)
         return logits[:, :T], hidden[:, :T]
@@ -292,13 +293,14 @@ class Transformer(nn.Module):
         logits, hidden = zip(*parts)
         return torch.cat(logits, dim=1), torch.cat(hidden, dim=1)
 
-    def _whole(self, B: int, T: int, mask: Tensor | None) -> Pass:
+    def whole_pass(self, B: int, T: int, mask: Tensor | None) -> Pass:
+        """The pass over whole texts, without a cache."""
         cos, sin = self._tables.rotary(self.context, self.model.norm.weight)
         if mask is not None:
             mask = torch.zeros(T, T, dtype=self.dtype).masked_fill_(~mask, float("-inf"))
         return Pass((B, T), cos[:T], sin[:T], mask)
 
-    def _cached(self, cache: KVCache, T: int, rows: int, positions, mask) -> Pass:
+    def cached_pass(self, cache: KVCache, T: int, rows: int, positions, mask) -> Pass:
         """The pass over `rows` (T real ones, then padding) behind what the cache holds."""
         like = self.model.norm.weight  # its type and device
         cos, sin = self._tables.rotary(self.context + cache.lanes, like)
@@ -310,8 +312,8 @@ class Transformer(nn.Module):
         start, end = cache.length, cache.length + rows
         visible = self._tables.causal(rows, start, cache.seen(rows), cache.slots, like)
         if mask is not None:
-            visible = visible.clone()
-            visible[:T, start : start + T].masked_fill_(~mask, float("-inf"))
+            visible, first = visible.clone(), start + T - mask.shape[1]
+            visible[:T, first : start + T].masked_fill_(~mask, float("-inf"))
         where = slice(start, end)
         if positions is not None:
             pad = torch.zeros(rows - T, dtype=torch.long, device=self.device)

@@ -77,17 +77,19 @@ class TableModel:
         positions: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """tokens (1, T) -> logits (1, T, V), hidden (1, T, 1). Row i reads the cache and, of the new tokens, what its mask shows.
+        """tokens (1, T) -> logits (1, T, V), hidden (1, T, 1). Row i reads the cache and, of the new tokens, what its mask shows; a
+        mask (T, M + T) also says which of the last M that the cache holds.
 
         Raises ValueError beyond the context, and where a position is not the number of tokens its row sees before it: a model
         with rotary positions would read it.
         """
-        new, start = tokens[0].tolist(), cache.tokens
-        if len(start) + len(new) > self.context:
-            raise ValueError(f"{len(start)} + {len(new)} tokens exceed {self.context}")
-        rows = []
+        new, held = tokens[0].tolist(), cache.tokens
+        if len(held) + len(new) > self.context:
+            raise ValueError(f"{len(held)} + {len(new)} tokens exceed {self.context}")
+        whole = len(held) if mask is None else len(held) + len(new) - mask.shape[1]
+        start, masked, rows = held[:whole], held[whole:] + new, []
         for i in range(len(new)):
-            seen = new[: i + 1] if mask is None else [new[j] for j in mask[i].nonzero()[:, 0]]
+            seen = new[: i + 1] if mask is None else [masked[j] for j in mask[i].nonzero()[:, 0]]
             if positions is not None and int(positions[i]) != len(start) + len(seen) - 1:
                 raise ValueError(f"row {i} sees {len(start) + len(seen) - 1} tokens before it and "
                                  f"stands at position {int(positions[i])}")  # fmt: skip

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from micro.chance import Chance
 from micro.sampling import Sampling
+from specdec.drafts.siblings import remaining
 from specdec.model import Model
 from specdec.proposal import Proposal, Step
 from specdec.table import TableModel, table_law
@@ -76,8 +77,5 @@ class TreeDraft(TextDraft):
 
     def _law(self, path: tuple[int, ...], elder: list[int], sampling: Sampling) -> Tensor | None:
         """The law (V,) behind text and path given the elder siblings' tokens; None where nothing is left."""
-        law = table_law(self.model, (*self.text, *path), sampling).clone()
-        if self._as_point(elder) or self.how == "without":
-            law[elder] = 0.0
-        mass = law.sum()
-        return law / mass if mass > 0 else None
+        law = table_law(self.model, (*self.text, *path), sampling)
+        return remaining(law, elder if self._as_point(elder) or self.how == "without" else ())
