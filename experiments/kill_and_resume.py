@@ -79,8 +79,15 @@ def train_leaves(out: Path) -> dict[str, object]:
     return {
         "weights": digest((out / "model.safetensors").read_bytes()),
         "config.json": (out / "config.json").read_text(),
-        "training.json": {k: v for k, v in record.items() if k not in ("minutes", "environment")},
-        "log": [{**row, "seconds": None} for row in TrainingLog(out / "run" / "log.jsonl").steps()],
+        "training.json": {
+            k: v
+            for k, v in record.items()
+            if k not in ("minutes", "processor_minutes", "environment")
+        },
+        "log": [
+            {**row, "seconds": None, "processor": None}
+            for row in TrainingLog(out / "run" / "log.jsonl").steps()
+        ],
         "checkpoint": newest,
         "checkpoint's tensors": {name: digest(t.numpy().tobytes()) for name, t in tensors.items()},
         "files": visible(out),

@@ -64,16 +64,22 @@ def run(args: argparse.Namespace) -> int:
     return 1 if faults else 0
 
 
-def check_out(out: Path, model: Path) -> None:
-    """Raises ValueError where writing the draft would write over a model, or over anything but a draft."""
-    from micro.files import read_json
-
+def check_place(out: Path, model: Path) -> None:
+    """Raises ValueError where `out` is no place for a folder of its own: a file, or the model's folder."""
     if out.exists() and not out.is_dir():
         raise ValueError(f"--out {out} is a file; name a folder")
     if out.is_dir() and model.is_dir() and out.samefile(model):
         raise ValueError(f"--out {out} is the model's own folder; name another")
+
+
+def check_out(out: Path, model: Path, mark: str = "quantization") -> None:
+    """Raises ValueError where writing the draft would write over a model, or over anything but a draft, whose config.json has the field
+    `mark`."""
+    from micro.files import read_json
+
+    check_place(out, model)
     config = out / "config.json"
-    if config.is_file() and "quantization" not in read_json(config):
+    if config.is_file() and mark not in read_json(config):
         raise ValueError(f"--out {out} holds a model, which is not written over; name another")
 
 

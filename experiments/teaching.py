@@ -19,7 +19,7 @@ from torch import Tensor
 
 from experiments.options import add_model, add_threads, real, whole
 from experiments.paths import DATA, WEIGHTS
-from experiments.training_log import TrainingLog
+from experiments.training_log import TrainingLog, minutes
 from experiments.training_run import add_run, check_begin, stopped, take_up, work
 from experiments.tune_text import TextPlan, chosen_by, own_texts
 from micro.model import Transformer
@@ -112,7 +112,7 @@ class Asked(ABC):
             "selected_on": chosen_by(self.corpus),
             "steps": trainer.step,
             "best_step": trainer.best_step,
-            "minutes": round(sum(row["seconds"] for row in rows) / 60, 2),
+            **minutes(rows),
             "threads": torch.get_num_threads(),
             "curve": [
                 [r["step"], 1 - r["validation"]] for r in rows if r.get("validation") is not None

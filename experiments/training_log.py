@@ -1,8 +1,9 @@
 """The log of a training run, one line of strict JSON an event, and the figure drawn from it.
 
-    {"event": "start", ...}  {"event": "step", "step", "loss", "rate", "norm", "seconds"[, "validation", "best"]}  {"event": "end", ...}
+    {"event": "start", ...}  {"event": "step", "step", "loss", "rate", "norm", "seconds", "processor"[, "validation", "best"]}  {"event": "end", ...}
 
-A number that is not finite is written as null, with a "reason". A resumed run appends; where it repeats a step, the later line counts.
+seconds are a clock's, processor is what the process computed in them, on all its threads. A number that is not finite is written as null,
+with a "reason". A resumed run appends; where it repeats a step, the later line counts.
 """
 
 from __future__ import annotations
@@ -55,6 +56,14 @@ class TrainingLog:
             except (ValueError, KeyError, TypeError, RecursionError):
                 continue  # torn by a kill
         return [found[step] for step in sorted(found)]
+
+
+def minutes(rows: list[dict]) -> dict[str, float]:
+    """What the steps took by the clock, and of processors: on a machine that others use too the second is less."""
+    names = {"minutes": "seconds", "processor_minutes": "processor"}
+    return {
+        name: round(sum(row.get(of, 0.0) for row in rows) / 60, 2) for name, of in names.items()
+    }
 
 
 def _finite(values: dict) -> dict:

@@ -13,7 +13,7 @@ import torch
 
 from experiments.compressors import compressor_rates
 from experiments.store import environment
-from experiments.training_log import TrainingLog, loss_figure, save_figure
+from experiments.training_log import TrainingLog, loss_figure, minutes, save_figure
 from micro.chance import SeededChance
 from micro.checkpoint import load_model, save_model
 from micro.files import write_json
@@ -79,7 +79,7 @@ def account(asked: Run, trainer: Trainer, rows: list[dict], shipped: Transformer
         "steps": trainer.step,
         "best_step": trainer.best_step,
         "selected_on": asked.selected_on,
-        "minutes": round(sum(row["seconds"] for row in rows) / 60, 2),
+        **minutes(rows),
         "training_device": str(asked.device),
         "training_threads": torch.get_num_threads(),
         "curve": curve(rows),

@@ -72,14 +72,14 @@ def work(
     """Run to the end or to a stop, with `after` behind each step; True at the end. Says on stderr where it stopped."""
     config = trainer.config
     progress = TrainingProgress(config.steps, trainer.step, config.batch * config.block)
-    clock = time.monotonic()
+    clock, busy = time.monotonic(), time.process_time()
 
     def report(event: Event) -> None:
-        nonlocal clock
-        now = time.monotonic()
+        nonlocal clock, busy
+        now, used = time.monotonic(), time.process_time()
         row = {k: v for k, v in asdict(event).items() if v is not None}
-        log.write("step", **row, seconds=round(now - clock, 4))
-        clock = now
+        log.write("step", **row, seconds=round(now - clock, 4), processor=round(used - busy, 4))
+        clock, busy = now, used
         progress(event)
         after(event)
 

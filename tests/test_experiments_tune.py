@@ -153,7 +153,7 @@ def test_a_shipped_draft_is_named_by_its_format(place, straight, tmp_path, monke
     with pytest.raises(ValueError, match=r"\(rtn3\+tuned does\)"):
         make_draft(target, "rtn2+tuned")
     other = byte_model(seed=4)
-    with pytest.raises(ValueError, match="was tuned for the target"):
+    with pytest.raises(ValueError, match="was trained for the target"):
         make_draft(other, "rtn3+tuned")
 
 

@@ -10,13 +10,16 @@ from micro.model import Transformer
 from quant.formats import FORMATS, parse_format
 from specdec.drafts.base import Draft
 from specdec.drafts.confidence import Stop
+from specdec.drafts.exits import exit_draft
 from specdec.drafts.jacobi import jacobi_draft
+from specdec.drafts.layers import layers_draft
 from specdec.drafts.lookahead import lookahead_draft
 from specdec.drafts.lookup import lookup_draft
 from specdec.drafts.model import ModelDraft
 from specdec.drafts.ngram import ngram_draft
 from specdec.drafts.packed import model_draft
 from specdec.drafts.shared import shared_draft
+from specdec.drafts.sibling import sibling_draft
 from specdec.drafts.spec import Spec
 from specdec.drafts.stored import load_quantized
 from specdec.drafts.tuned import ENDING, load_tuned
@@ -50,6 +53,11 @@ DRAFTS: dict[str, Callable[[Transformer, Spec, Make], Draft]] = {
     "jacobi": jacobi_draft,
     "lookahead": lookahead_draft,
     "shared": shared_draft,
+    "pico": sibling_draft,
+    "nano": sibling_draft,
+    "mini": sibling_draft,
+    "layers": layers_draft,
+    "exit": exit_draft,
 }
 BY_SHAPE = ("quantized", "stored", "tuned")  # families that a spec does not begin with
 

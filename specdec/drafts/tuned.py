@@ -15,6 +15,7 @@ from specdec.drafts.model import ModelDraft
 from specdec.drafts.stored import load_quantized
 
 FOLDER = Path(__file__).parent / "tuned"
+TRAINED = Path(__file__).parent / "trained"  # other drafts that ship
 ENDING = "+tuned"
 
 
@@ -40,13 +41,17 @@ def folder_of(spec: str, target: Transformer) -> Path:
             f"{spec.removesuffix(ENDING)} --out DIR` makes one, and its folder is a draft too"
         )
     folder = FOLDER / spec.removesuffix(ENDING)
+    check_target(folder, target, "`selfdraft tune --model DIR`")
+    return folder
+
+
+def check_target(folder: Path, target: Transformer, how: str) -> None:
+    """Raises FileFault where the folder's training.json names another target than this; `how`: what makes a draft for it."""
     found, own = read_json(folder / "training.json").get("target"), fingerprint(target)
     if found != own:
         raise FileFault(
-            f"{folder} was tuned for the target {found}, this is {own}: tune a draft of its own by "
-            f"`selfdraft tune --model DIR`"
+            f"{folder} was trained for the target {found}, this is {own}: make a draft of its own by {how}"
         )
-    return folder
 
 
 def load_tuned(target: Transformer, spec: str) -> ModelDraft:
