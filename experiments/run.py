@@ -44,6 +44,10 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
         "zoo",
         "every way to draft on one scale: acceptance, bytes, rows, speed-up by kind of prompt",
     ),
+    "shared": (
+        "shared",
+        "a copy over the target's key-value cache beside its own: alpha by place, bytes held",
+    ),
     "recipe": ("recipe", "trainings beside each other: held-out loss against time"),
 }
 
