@@ -34,6 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "quantize": ("quantize", "write a low-bit draft of a model and report it tensor by tensor"),
     "tune": ("tune", "train a low-bit draft to be accepted, at the same bytes"),
     "distil": ("distil", "train a smaller sibling or an early exit towards the model's own law"),
+    "heads": ("heads", "train heads that draft on a model's own states: Medusa's or EAGLE's"),
     "run": ("run", "run one experiment by name"),
     "list": ("list", "list experiments, formats, drafts and rules"),
     "bench": ("bench", "time decoding against transformers, paired and interleaved"),

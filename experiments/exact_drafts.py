@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
+import torch
+from torch import Tensor
+
 from experiments.exact_caches import left_over
 from experiments.exact_check import Check, Reading, near_and_far
 from experiments.exact_enumeration import by_walks, target_of
@@ -17,9 +20,11 @@ from micro.chance import SeededChance
 from micro.generate import generate as plain
 from micro.sampling import Sampling
 from specdec.drafts.base import Draft
+from specdec.drafts.eagle import EagleDraft
 from specdec.drafts.jacobi import JacobiDraft
 from specdec.drafts.lookahead import LookaheadDraft
 from specdec.drafts.lookup import LookupDraft
+from specdec.drafts.medusa import MedusaDraft
 from specdec.drafts.model import ModelDraft
 from specdec.drafts.ngram import NGram, NGramDraft
 from specdec.drafts.shared import SharedDraft
@@ -35,11 +40,35 @@ def counting(target: TableModel, model: TableModel) -> Draft:
     return NGramDraft(NGram(text_of(model), 3, target.vocab))
 
 
+def headed(target: TableModel, model: TableModel, tree: bool = False) -> Draft:
+    """Medusa with two heads whose laws are the model's behind one zero and behind two: a table's state tells them nothing."""
+    laws = torch.stack([model.logits((0,)), model.logits((0, 0))])
+    return MedusaDraft(lambda state, count: laws[:count], 2, 1, tree=tree)
+
+
+class TableNet:
+    """EAGLE's head for a table: the model itself, which reads the tokens behind the features and lets these be."""
+
+    def __init__(self, model: TableModel) -> None:
+        self.model, self.new_cache = model, model.new_cache
+
+    def forward(self, features: Tensor, *read) -> tuple[Tensor, Tensor]:
+        return self.model.forward(*read)
+
+
+def on_features(target: TableModel, model: TableModel, depth: int = 0) -> Draft:
+    return EagleDraft(TableNet(model), 1, depth=depth)
+
+
 # family, and where there are several of one, which -> (maker(target, a near or far model), gamma, tokens walked)
 SMALL: dict[str, tuple[Callable[[TableModel, TableModel], Draft], int, int]] = {
     "ngram": (counting, 2, 3),
     "lookup": (lambda target, model: LookupDraft(), 3, 5),
     "lookup k=3": (lambda target, model: LookupDraft(4, 1, 3), 4, 5),
+    "medusa": (headed, 2, 4),
+    "medusa tree": (partial(headed, tree=True), 4, 4),
+    "eagle": (on_features, 2, 4),
+    "eagle tree": (partial(on_features, depth=3), 5, 4),
     "jacobi": (lambda target, model: JacobiDraft(), 3, 5),
     "lookahead": (lambda target, model: LookaheadDraft(2, 3, 2, target.vocab), 5, 5),
     "shared": (lambda target, model: SharedDraft(ModelDraft(model, 1)), 2, 3),

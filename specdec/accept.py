@@ -20,6 +20,7 @@ from micro.chance import Chance, KeyedChance, SeededChance
 from specdec.block import block_rule
 from specdec.match import coupled_rule, match_rule
 from specdec.proposal import Proposal, Verdict
+from specdec.typical import LOSSY
 
 
 def acceptance(p: Tensor, q: Tensor | None, token: int) -> float:
@@ -106,16 +107,15 @@ def verify(
         chance: decides.
         position: absolute position of the first drafted token.
         room: tokens that may still be emitted; a fully accepted path that fills it has no bonus. None: no limit.
-        rule: a name in RULES.
+        rule: a name in RULES, or, for a text that is not the target's, in LOSSY (specdec/typical.py).
 
     Raises: ValueError on an unknown rule, a missing law, or a tree under a rule for chains.
     """
-    if rule not in RULES:
+    judge = RULES.get(rule) or LOSSY.get(rule)
+    if judge is None:
         raise ValueError(f"rule must be one of {', '.join(RULES)}, not {rule!r}")
     if p.shape[0] != len(proposal.tokens) + 1:
         raise ValueError(
             f"{len(proposal.tokens)} nodes need {len(proposal.tokens) + 1} laws, not {p.shape[0]}"
         )
-    return RULES[rule](
-        proposal, p, chance, position, len(proposal.tokens) + 1 if room is None else room
-    )
+    return judge(proposal, p, chance, position, len(proposal.tokens) + 1 if room is None else room)

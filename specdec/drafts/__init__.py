@@ -10,11 +10,13 @@ from micro.model import Transformer
 from quant.formats import FORMATS, parse_format
 from specdec.drafts.base import Draft
 from specdec.drafts.confidence import Stop
+from specdec.drafts.eagle import eagle_draft
 from specdec.drafts.exits import exit_draft
 from specdec.drafts.jacobi import jacobi_draft
 from specdec.drafts.layers import layers_draft
 from specdec.drafts.lookahead import lookahead_draft
 from specdec.drafts.lookup import lookup_draft
+from specdec.drafts.medusa import medusa_draft
 from specdec.drafts.model import ModelDraft
 from specdec.drafts.ngram import ngram_draft
 from specdec.drafts.packed import model_draft
@@ -53,6 +55,8 @@ DRAFTS: dict[str, Callable[[Transformer, Spec, Make], Draft]] = {
     "jacobi": jacobi_draft,
     "lookahead": lookahead_draft,
     "shared": shared_draft,
+    "medusa": medusa_draft,
+    "eagle": eagle_draft,
     "pico": sibling_draft,
     "nano": sibling_draft,
     "mini": sibling_draft,
