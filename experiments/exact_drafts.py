@@ -74,7 +74,7 @@ SMALL: dict[str, tuple[Callable[[TableModel, TableModel], Draft], int, int]] = {
     "shared": (lambda target, model: SharedDraft(ModelDraft(model, 1)), 2, 3),
 }
 # families of DRAFTS whose draft is a ModelDraft, walked as such by the enumeration
-MODELS = ("quantized", "stored", "tuned", "pico", "nano", "mini", "layers", "exit")
+MODELS = ("quantized", "stored", "tuned", "pico", "nano", "mini", "layers", "exit", "prune")
 
 
 def checks() -> Iterator[Check]:

@@ -40,9 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from experiments.draft_formats import calibrated, read_format
+    from experiments.draft_formats import read_format
     from micro.checkpoint import load_model
     from quant.model import quantize_model
+    from specdec.calibration import calibrated
     from specdec.drafts.stored import save_quantized
 
     format = read_format(args.format)

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from experiments.draft_formats import calibrated, read_format
+from experiments.draft_formats import read_format
 from experiments.prompts import Prompt
 from micro.chance import SeededChance
 from micro.checkpoint import load_model
@@ -24,6 +24,7 @@ from micro.model import Transformer
 from micro.sampling import Sampling
 from quant.bytes import Cost, costs, pass_bytes
 from quant.model import QuantizedModel, quantize_model
+from specdec.calibration import calibrated
 
 CACHE_BYTES = 2  # of a number in the key-value cache: bfloat16
 

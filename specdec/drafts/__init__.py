@@ -20,6 +20,7 @@ from specdec.drafts.medusa import medusa_draft
 from specdec.drafts.model import ModelDraft
 from specdec.drafts.ngram import ngram_draft
 from specdec.drafts.packed import model_draft
+from specdec.drafts.prune import prune_draft
 from specdec.drafts.shared import shared_draft
 from specdec.drafts.sibling import sibling_draft
 from specdec.drafts.spec import Spec
@@ -62,6 +63,7 @@ DRAFTS: dict[str, Callable[[Transformer, Spec, Make], Draft]] = {
     "mini": sibling_draft,
     "layers": layers_draft,
     "exit": exit_draft,
+    "prune": prune_draft,
 }
 BY_SHAPE = ("quantized", "stored", "tuned")  # families that a spec does not begin with
 
