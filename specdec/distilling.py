@@ -35,7 +35,8 @@ ROWS = 32  # texts a pass of the evaluation; bounds its memory
 
 @dataclass(frozen=True)
 class DistilConfig(TrainConfig):
-    """What a distillation computes; a batch's `block` is a row of the texts.
+    """What a distillation computes; a batch's `block` is a row of the texts. A student that begins at random weights knows no position
+    beyond it: a block of the whole context, as TrainConfig's, is what such a one needs.
 
     schedule: losses and their shares of the steps. own_share: of a batch's rows, those that the target wrote. parts: passes that
     a batch is split into, at the same step and less memory. remember: work out the target's laws on its own texts once, in 2 V
@@ -46,8 +47,6 @@ class DistilConfig(TrainConfig):
     """
 
     steps: int = 2000
-    batch: int = 8
-    block: int = 256
     warmup: int = 60
     weight_decay: float = 0.0
     dropout: float = 0.0

@@ -39,6 +39,7 @@ class TuneConfig(DistilConfig):
 
     steps: int = 200
     batch: int = 16
+    block: int = 256
     lr: float = 6e-3
     warmup: int = 10
     optimizer: str = "adamw"
