@@ -20,6 +20,7 @@ from micro.chance import SeededChance
 from micro.generate import generate as plain
 from micro.sampling import Sampling
 from specdec.drafts.base import Draft
+from specdec.drafts.cascade import CascadeDraft
 from specdec.drafts.eagle import EagleDraft
 from specdec.drafts.jacobi import JacobiDraft
 from specdec.drafts.lookahead import LookaheadDraft
@@ -28,7 +29,7 @@ from specdec.drafts.medusa import MedusaDraft
 from specdec.drafts.model import ModelDraft
 from specdec.drafts.ngram import NGram, NGramDraft
 from specdec.drafts.shared import SharedDraft
-from specdec.table import TableModel
+from specdec.table import TableModel, near
 
 
 def text_of(model: TableModel, count: int = 60) -> bytes:
@@ -60,11 +61,24 @@ def on_features(target: TableModel, model: TableModel, depth: int = 0) -> Draft:
     return EagleDraft(TableNet(model), 1, depth=depth)
 
 
+def cascade(target: TableModel, model: TableModel, levels: int = 2) -> Draft:
+    """Copies draft for a model; with three levels that one drafts for another."""
+    smaller = LookupDraft() if levels == 2 else cascade(target, near(model, 2))
+    return CascadeDraft(smaller, ModelDraft(model, 1), 2)
+
+
+def cascade_of_models(target: TableModel, model: TableModel) -> Draft:
+    return CascadeDraft(ModelDraft(near(model, 2), 1), ModelDraft(model, 1), 1)
+
+
 # family, and where there are several of one, which -> (maker(target, a near or far model), gamma, tokens walked)
 SMALL: dict[str, tuple[Callable[[TableModel, TableModel], Draft], int, int]] = {
     "ngram": (counting, 2, 3),
     "lookup": (lambda target, model: LookupDraft(), 3, 5),
     "lookup k=3": (lambda target, model: LookupDraft(4, 1, 3), 4, 5),
+    "cascade": (cascade, 2, 3),
+    "cascade of models": (cascade_of_models, 2, 2),
+    "cascade of three": (partial(cascade, levels=3), 2, 2),
     "medusa": (headed, 2, 4),
     "medusa tree": (partial(headed, tree=True), 4, 4),
     "eagle": (on_features, 2, 4),
@@ -74,7 +88,7 @@ SMALL: dict[str, tuple[Callable[[TableModel, TableModel], Draft], int, int]] = {
     "shared": (lambda target, model: SharedDraft(ModelDraft(model, 1)), 2, 3),
 }
 # families of DRAFTS whose draft is a ModelDraft, walked as such by the enumeration
-MODELS = ("quantized", "stored", "tuned", "pico", "nano", "mini", "layers", "exit", "prune")
+MODELS = ("quantized", "stored", "tuned", "pico", "nano", "mini", "layers", "exit")
 
 
 def checks() -> Iterator[Check]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from micro.model import Transformer
 from quant.formats import FORMATS, parse_format
 from specdec.drafts.base import Draft
+from specdec.drafts.cascade import cascade_draft
 from specdec.drafts.confidence import Stop
 from specdec.drafts.eagle import eagle_draft
 from specdec.drafts.exits import exit_draft
@@ -20,7 +21,6 @@ from specdec.drafts.medusa import medusa_draft
 from specdec.drafts.model import ModelDraft
 from specdec.drafts.ngram import ngram_draft
 from specdec.drafts.packed import model_draft
-from specdec.drafts.prune import prune_draft
 from specdec.drafts.shared import shared_draft
 from specdec.drafts.sibling import sibling_draft
 from specdec.drafts.spec import Spec
@@ -53,6 +53,7 @@ DRAFTS: dict[str, Callable[[Transformer, Spec, Make], Draft]] = {
     "tuned": shipped_tuned,
     "ngram": ngram_draft,
     "lookup": lookup_draft,
+    "cascade": cascade_draft,
     "jacobi": jacobi_draft,
     "lookahead": lookahead_draft,
     "shared": shared_draft,
@@ -63,7 +64,6 @@ DRAFTS: dict[str, Callable[[Transformer, Spec, Make], Draft]] = {
     "mini": sibling_draft,
     "layers": layers_draft,
     "exit": exit_draft,
-    "prune": prune_draft,
 }
 BY_SHAPE = ("quantized", "stored", "tuned")  # families that a spec does not begin with
 

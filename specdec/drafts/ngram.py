@@ -1,7 +1,7 @@
 """A counting draft: the next byte by how often it followed the last n - 1, n - 2, ... bytes of a text that was counted before.
 
 Orders are blended by Witten and Bell's rule (1991, IEEE Transactions on Information Theory 37; interpolated as in Chen and Goodman
-1998, TR-10-98, section 2.4). With N the number of times a context h was counted, T how many different bytes followed it and
+1998, TR-10-98, section 2). With N the number of times a context h was counted, T how many different bytes followed it and
 h' the same context without its oldest byte:
 
     p(x | h) = (count(h x) + T p(x | h')) / (N + T),    a context never seen: p(x | h')
