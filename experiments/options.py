@@ -91,7 +91,8 @@ def check_rule(name: str) -> str:
 def add_draft_stop(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--draft-stop", metavar="KIND:X",
                         help="end a round's drafting behind a token that the draft was not sure of: prob:0.4 where it gave it "
-                        "less than 0.4, entropy:2 where its law had more than 2 nats (default: draft gamma always)")  # fmt: skip
+                        "less than 0.4, entropy:2 where its law had more than 2 nats, overlap:... where more is not expected to pay, with the "
+                        "numbers that `selfdraft run lengths` fits (default: draft gamma always)")  # fmt: skip
 
 
 def draft_stop(text: str | None):

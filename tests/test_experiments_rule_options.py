@@ -121,9 +121,13 @@ def test_a_stop_shortens_rounds_and_leaves_the_text(call):
     "option, value, fault",
     [
         ("--rule", "best", "--rule 'best' is unknown; there are token, block, match, coupled"),
-        ("--draft-stop", "0.4", "--draft-stop '0.4' is no stop; write prob:P or entropy:NATS"),
+        ("--draft-stop", "0.4", "--draft-stop '0.4' is no stop; write one of prob:P, entropy:NATS"),
         ("--draft-stop", "prob:2", "--draft-stop 'prob:2' is out of range"),
-        ("--draft-stop", "entropy:x", "--draft-stop 'entropy:x' lacks its threshold"),
+        (
+            "--draft-stop",
+            "entropy:x",
+            "--draft-stop 'entropy:x' lacks its numbers; write entropy:NATS",
+        ),
     ],
 )
 def test_wrong_values_are_told_in_one_line(call, command, option, value, fault):

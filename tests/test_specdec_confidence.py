@@ -13,13 +13,20 @@ from micro.sampling import Sampling
 from specdec import drafts
 from specdec.decode import generate
 from specdec.drafts import make_draft
-from specdec.drafts.confidence import STOPS, LeastProbability, MostEntropy, parse_stop
+from specdec.drafts.confidence import (
+    STOPS,
+    LeastProbability,
+    MostEntropy,
+    PredictedOverlap,
+    parse_stop,
+)
 from specdec.drafts.model import ModelDraft
 from specdec.proposal import Proposal
 from specdec.table import constant_model, near, random_model
 
 PROMPT = [1, 2, 0]
 STOPPING = {"prob": LeastProbability(0.5), "entropy": MostEntropy(0.8)}
+OVERLAP = PredictedOverlap(2.0, -1.0, 0.5, 0.6)
 
 
 def test_what_a_stop_reads():
@@ -32,27 +39,47 @@ def test_what_a_stop_reads():
     assert not MostEntropy(0).met(one_hot, 1) and not LeastProbability(1).met(one_hot, 1)
 
 
+def test_a_predicted_overlap_multiplies_along_a_round():
+    law, sure = torch.tensor([0.5, 0.5]), torch.tensor([1.0, 0.0])
+    stop = PredictedOverlap(1.0, -2.0, 0.5, 0.3)
+    a = 1 / (1 + math.exp(-(1.0 - 2.0 * math.log(2) + 0.5 * math.log(0.5))))
+    assert stop.predicted(law, 1) == pytest.approx(a, rel=1e-6)
+    assert stop.predicted(sure, 0) == pytest.approx(1 / (1 + math.exp(-1)), rel=1e-12)
+    assert PredictedOverlap(-1e4, 0, 0, 0.5).predicted(sure, 0) == 0.0
+    for _ in range(2):  # a second round begins anew
+        watch, kept = stop.begin(), 1.0
+        for one, token in ((sure, 0), (sure, 0), (sure, 0), (sure, 0)):
+            kept *= stop.predicted(one, token)
+            assert watch(one, token) == (kept < 0.3)
+    assert kept < 0.3
+
+
 def test_names_parse():
     assert parse_stop("prob:0.4") == LeastProbability(0.4)
     assert parse_stop("entropy:2") == MostEntropy(2.0)
-    assert set(STOPS) == {"prob", "entropy"}
+    assert parse_stop("overlap:3,-0.8,0.3,0.5") == PredictedOverlap(3, -0.8, 0.3, 0.5)
+    assert set(STOPS) == {"prob", "entropy", "overlap"}
 
 
 @pytest.mark.parametrize(
     "text, fault",
     [
-        ("", "no stop; write prob:P or entropy:NATS"),
-        ("0.4", "no stop; write prob:P or entropy:NATS"),
+        ("", "no stop; write one of prob:P, entropy:NATS, overlap:"),
+        ("0.4", "no stop; write one of prob:P, entropy:NATS, overlap:"),
         ("probability:0.4", "no stop"),
-        ("prob", "lacks its threshold"),
-        ("prob:", "lacks its threshold"),
-        ("prob:much", "lacks its threshold"),
+        ("prob", "lacks its numbers; write"),
+        ("prob:", "lacks its numbers; write"),
+        ("prob:much", "lacks its numbers; write"),
         ("prob:1.5", "0 to 1, not at 1.5"),
         ("prob:-0.1", "0 to 1, not at -0.1"),
         ("prob:nan", "0 to 1, not at nan"),
         ("entropy:-1", "0 nats or above and finite, not -1"),
         ("entropy:inf", "0 nats or above and finite, not inf"),
         ("entropy:nan", "0 nats or above and finite, not nan"),
+        ("overlap:1,2,3", "lacks its numbers; write overlap:LEVEL,BY_ENTROPY,BY_LOG,LEAST"),
+        ("prob:0.4,0.5", "lacks its numbers; write prob:P"),
+        ("overlap:1,2,inf,0.5", "must be finite"),
+        ("overlap:1,2,3,1.5", "0 to 1, not at 1.5"),
     ],
 )
 def test_a_bad_stop_is_told_in_one_line(text, fault):
@@ -87,6 +114,16 @@ def test_joint_law_with_warping(stop, sampling):
     draft = ModelDraft(near(target, spread=1.5), 1, STOPPING[stop])
     law = loop_law(target, draft, PROMPT, 4, 2, sampling=sampling)
     assert gap(law, target_law(target, PROMPT, 4, sampling)) < 1e-12
+
+
+def test_joint_law_with_a_stop_that_remembers_the_round():
+    target = random_model(3, seed=3)
+    draft = ModelDraft(near(target), 1, OVERLAP)
+    lengths = {one.proposed for one in generate(
+        target, draft, PROMPT, max_new_tokens=40, gamma=3, sampling=Sampling(), chance=SeededChance(1)
+    ).rounds}  # fmt: skip
+    assert len(lengths) > 1 and min(lengths) < 3  # it did stop, at more than one depth
+    assert gap(loop_law(target, draft, PROMPT, 5, 3), target_law(target, PROMPT, 5)) < 1e-12
 
 
 class Discarding(ModelDraft):

@@ -52,6 +52,7 @@ class ModelDraft:
         """At most gamma tokens and the laws (V,) they were drawn from. The first pass reads what the cache lacks."""
         tokens, laws = [], []
         feed = self._tokens[self.cache.length :]
+        unsure = self.stop.begin() if self.stop is not None else None
         for place in range(gamma):
             logits, _ = self.model.forward(torch.tensor([feed]), self.cache)
             law = sampling.probs(logits[0, -1])
@@ -59,7 +60,7 @@ class ModelDraft:
             tokens.append(token)
             laws.append(law)
             feed = [token]
-            if self.stop is not None and self.stop.met(law, token):
+            if unsure is not None and unsure(law, token):
                 break
         return Proposal.chain(tokens, laws, passes=len(tokens))
 
