@@ -8,6 +8,7 @@ import resource
 import signal
 import subprocess
 import sys
+from argparse import ArgumentParser
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,13 @@ import torch
 
 from experiments.__main__ import main
 from experiments.compressors import compressor_rates
+from experiments.train import add_arguments, plan
 from experiments.training_log import TrainingLog, loss_figure, save_figure
 from experiments.training_outcome import printable
 from micro.checkpoint import load_model
 from micro.files import FileFault
 from micro.score import score
+from micro.sizes import SIZES
 from micro.text import Document
 from micro.training_state import NAMES, read_state
 
@@ -424,3 +427,15 @@ def test_a_log_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(FileFault, match="log.jsonl cannot be written"):
         TrainingLog(tmp_path / "file" / "log.jsonl")
+
+
+def test_a_size_stands_for_its_numbers_and_an_option_beside_it_counts(tmp_path):
+    parser = ArgumentParser()
+    add_arguments(parser)
+    for name, sizes in SIZES.items():
+        asked = plan(parser.parse_args(["--size", name, "--out", str(tmp_path)]))
+        assert asked.model_config == sizes and f"--width {sizes.hidden_size} " in asked.command
+    assert plan(parser.parse_args([])).model_config == SIZES["micro"]
+    wider = plan(parser.parse_args(["--size", "pico", "--width", "64", "--context", "128"]))
+    assert wider.model_config.hidden_size == 64 and wider.model_config.num_hidden_layers == 1
+    assert wider.config.block == wider.model_config.max_position_embeddings == 128
