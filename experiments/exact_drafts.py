@@ -23,13 +23,16 @@ from specdec.drafts.base import Draft
 from specdec.drafts.cascade import CascadeDraft
 from specdec.drafts.eagle import EagleDraft
 from specdec.drafts.jacobi import JacobiDraft
+from specdec.drafts.lengths import LengthDraft, PlusTwoMinusOne, Policy, Recent
 from specdec.drafts.lookahead import LookaheadDraft
 from specdec.drafts.lookup import LookupDraft
 from specdec.drafts.medusa import MedusaDraft
 from specdec.drafts.model import ModelDraft
 from specdec.drafts.ngram import NGram, NGramDraft
 from specdec.drafts.shared import SharedDraft
+from specdec.drafts.tree import ModelTree
 from specdec.table import TableModel, near
+from specdec.trees import uniform
 
 
 def text_of(model: TableModel, count: int = 60) -> bytes:
@@ -71,6 +74,15 @@ def cascade_of_models(target: TableModel, model: TableModel) -> Draft:
     return CascadeDraft(ModelDraft(near(model, 2), 1), ModelDraft(model, 1), 1)
 
 
+def branching(target: TableModel, model: TableModel, how: str = "without") -> Draft:
+    """Two children of the root, the first of which has one: with a budget of 3 nodes."""
+    return ModelTree(ModelDraft(model, 1), how, {1.0: uniform([2, 1])})
+
+
+def lengths(target: TableModel, model: TableModel, policy: Policy) -> Draft:
+    return LengthDraft(ModelDraft(model, 1), policy)
+
+
 # family, and where there are several of one, which -> (maker(target, a near or far model), gamma, tokens walked)
 SMALL: dict[str, tuple[Callable[[TableModel, TableModel], Draft], int, int]] = {
     "ngram": (counting, 2, 3),
@@ -86,9 +98,14 @@ SMALL: dict[str, tuple[Callable[[TableModel, TableModel], Draft], int, int]] = {
     "jacobi": (lambda target, model: JacobiDraft(), 3, 5),
     "lookahead": (lambda target, model: LookaheadDraft(2, 3, 2, target.vocab), 5, 5),
     "shared": (lambda target, model: SharedDraft(ModelDraft(model, 1)), 2, 3),
+    "tree": (branching, 3, 3),
+    "tree with replacement": (partial(branching, how="with"), 3, 3),
+    "tree of points": (partial(branching, how="points"), 3, 3),
+    "length +2-1": (partial(lengths, policy=PlusTwoMinusOne(1)), 3, 3),
+    "length recent": (partial(lengths, policy=Recent(0.3, 4)), 2, 3),
 }
 # families of DRAFTS whose draft is a ModelDraft, walked as such by the enumeration
-MODELS = ("quantized", "stored", "tuned", "pico", "nano", "mini", "layers", "exit")
+MODELS = ("quantized", "stored", "tuned", "pico", "nano", "mini", "layers", "exit", "prune")
 
 
 def checks() -> Iterator[Check]:

@@ -19,7 +19,7 @@ from specdec.drafts.model import ModelDraft
 from specdec.drafts.packed import model_draft
 from specdec.drafts.siblings import HOWS, likeliest, next_child, remaining
 from specdec.drafts.spec import Spec
-from specdec.drafts.tree import ModelTree, tree
+from specdec.drafts.tree import ModelTree, tree_draft
 from specdec.table import near
 from specdec.trees import laid_out, uniform
 
@@ -201,7 +201,7 @@ def test_a_tree_that_is_a_chain_drafts_what_the_chain_drafts():
 
 
 def parsed(target, text):
-    return tree(target, Spec.parse(text), make)
+    return tree_draft(target, Spec.parse(text), make)
 
 
 def test_a_spec_is_read():
@@ -234,8 +234,8 @@ def test_a_bad_spec_is_told_in_one_line(text, fault):
 def test_only_a_plain_model_has_a_tree():
     target = small_micro()
     with pytest.raises(ValueError, match="tree:points,2:rtn4 is no plain model"):
-        tree(target, Spec.parse("tree:with,2:tree:points,2:rtn4"),
-             lambda target, spec: tree(target, Spec.parse(spec), make))  # fmt: skip
+        tree_draft(target, Spec.parse("tree:with,2:tree:points,2:rtn4"),
+                   lambda target, spec: tree_draft(target, Spec.parse(spec), make))  # fmt: skip
 
 
 def test_more_children_than_tokens_are_refused():

@@ -15,16 +15,19 @@ from specdec.drafts.eagle import eagle_draft
 from specdec.drafts.exits import exit_draft
 from specdec.drafts.jacobi import jacobi_draft
 from specdec.drafts.layers import layers_draft
+from specdec.drafts.lengths import length_draft
 from specdec.drafts.lookahead import lookahead_draft
 from specdec.drafts.lookup import lookup_draft
 from specdec.drafts.medusa import medusa_draft
 from specdec.drafts.model import ModelDraft
 from specdec.drafts.ngram import ngram_draft
 from specdec.drafts.packed import model_draft
+from specdec.drafts.prune import prune_draft
 from specdec.drafts.shared import shared_draft
 from specdec.drafts.sibling import sibling_draft
 from specdec.drafts.spec import Spec
 from specdec.drafts.stored import load_quantized
+from specdec.drafts.tree import tree_draft
 from specdec.drafts.tuned import ENDING, load_tuned
 
 Make = Callable[[Transformer, str], Draft]  # of a draft inside a draft
@@ -64,6 +67,9 @@ DRAFTS: dict[str, Callable[[Transformer, Spec, Make], Draft]] = {
     "mini": sibling_draft,
     "layers": layers_draft,
     "exit": exit_draft,
+    "prune": prune_draft,
+    "tree": tree_draft,
+    "length": length_draft,
 }
 BY_SHAPE = ("quantized", "stored", "tuned")  # families that a spec does not begin with
 

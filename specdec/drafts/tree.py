@@ -112,7 +112,7 @@ def children_of(parents: Shape, node: int) -> list[int]:
     return [child for child, parent in enumerate(parents) if parent == node]
 
 
-def tree(target: Transformer, spec: Spec, make) -> ModelTree:
+def tree_draft(target: Transformer, spec: Spec, make) -> ModelTree:
     """`tree:HOW,SHAPE:INNER`. Raises ValueError saying what would be right, and as the inner draft's maker does."""
     plan, _, inside = spec.rest.partition(":")
     how, _, size = plan.partition(",")
