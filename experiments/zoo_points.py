@@ -48,8 +48,49 @@ GROUPS = {
     "shared cache": "a low-bit copy that reads micro's cache",
 }
 
+
+def _siblings() -> list[Entry]:
+    """pico, nano, mini: as trained, distilled, and the latter in 4 bits."""
+    made = []
+    for size in ("pico", "nano", "mini"):
+        plain, distilled = f"trained/{size}", f"trained/{size}-distilled"
+        made += [
+            Entry(size, "siblings", trained=plain),
+            Entry(f"{size}+rtn4", "siblings", trained=plain),
+            Entry(f"{size}:distilled", "siblings", trained=distilled),
+            Entry(f"{size}:distilled+rtn4", "siblings", trained=distilled),
+        ]
+    return made
+
+
+SHORT, LONG, ROWS = (1, 2, 3, 4), (4, 8, 12, 16), (8, 16, 24)
+
 ENTRIES: tuple[Entry, ...] = (
     *(Entry(s, "low bits") for s in ("rtn4", "rtn3", "rtn2")),
     *(Entry(f"{s}+tuned", "low bits", trained=f"tuned/{s}") for s in ("rtn3", "rtn2")),
+    *(Entry(s, "counting", (1, 2, *LONG)) for s in ("ngram:1", "ngram:2", "ngram:3", "ngram:5")),
+    Entry("lookup", "copying", (2, *LONG)),
+    Entry("lookup:k=3", "copying", LONG, tree=True),
+    *_siblings(),
+    *(Entry(s, "pruned") for s in ("prune:0.5", "prune:0.5,wanda", "prune:2:4", "prune:2:4,wanda")),
+    *(Entry(f"prune:{s}", "pruned") for s in ("heads=2", "neurons=0.5", "layers=1")),
+    *(Entry(f"prune:{s}", "pruned") for s in ("0.5+rtn4", "0.5,wanda+rtn4", "2:4+rtn4")),
+    *(Entry(s, "layers") for s in _subsets()),
+    *(Entry(f"{s}+rtn4", "layers") for s in _subsets() if s.count(",") == LAYERS - 2),
+    *(Entry(f"exit:{n}", "layers", trained=f"trained/exit-{n}") for n in (1, 2, 3)),
+    Entry("medusa:4", "heads", SHORT, trained="trained/medusa"),
+    Entry("medusa:4,tree", "heads", LONG, tree=True, trained="trained/medusa"),
+    Entry("eagle", "heads", CHAINS, trained="trained/eagle"),
+    Entry("eagle+rtn4", "heads", CHAINS, trained="trained/eagle"),
+    Entry("eagle:tree", "heads", LONG, tree=True, trained="trained/eagle"),
+    Entry("jacobi", "no draft", (2, 4, 8)),
+    Entry("lookahead", "no draft", ROWS, tree=True),
+    Entry("tree:points,3x2x1x1:rtn3", "trees", (17,), tree=True),
+    Entry("tree:without,2x2x1x1:rtn3", "trees", (14,), tree=True),
+    Entry("tree:with,2x2x1x1:rtn3", "trees", (14,), tree=True),
+    Entry("cascade:ngram:5@4>rtn3", "cascades", LONG),
+    Entry("cascade:ngram:5@8>rtn3+tuned", "cascades", LONG),
+    Entry("cascade:rtn3@1>rtn4", "cascades", LONG),
+    *(Entry(f"shared:{s}", "shared cache", CHAINS) for s in ("rtn3", "rtn2")),
 )
 ZOO = {entry.spec: entry for entry in ENTRIES}

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,20 +47,24 @@ def identity(point: dict, setting: Setting) -> dict:
         gammas=setting.most_gamma,
         budgets=list(ZOO[point["draft"]].budgets),
         seed=SEED,
-        trained=trained_hash(),
+        trained=trained_hash(ZOO[point["draft"]].trained),
         **point,
     )
 
 
-@lru_cache
-def trained_hash() -> str:
-    """Of all weights that ship for drafts."""
+def trained_hash(name: str) -> str | None:
+    """Of the weights that ship in specdec/drafts/`name`; None for a draft without any."""
+    if not name:
+        return None
+    return hashlib.sha256((drafts_folder() / name / "model.safetensors").read_bytes()).hexdigest()[
+        :16
+    ]
+
+
+def drafts_folder() -> Path:
     import specdec.drafts
 
-    digest, folder = hashlib.sha256(), Path(specdec.drafts.__file__).parent
-    for path in sorted(folder.glob("t*/*/model.safetensors")):
-        digest.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
-    return digest.hexdigest()[:16]
+    return Path(specdec.drafts.__file__).parent
 
 
 def run(point: dict, setting: Setting) -> dict:
@@ -106,10 +109,9 @@ def run(point: dict, setting: Setting) -> dict:
 
 def training(name: str) -> dict:
     """Minutes, threads, and where it is on record the curve [step, validation loss], of what ships in specdec/drafts/`name`."""
-    import specdec.drafts
     from micro.files import read_json
 
-    found = read_json(Path(specdec.drafts.__file__).parent / name / "training.json")
+    found = read_json(drafts_folder() / name / "training.json")
     return {key: found[key] for key in ("minutes", "threads", "steps", "curve") if key in found}
 
 
