@@ -122,7 +122,7 @@ def text_amount(records: list[dict]) -> Figure:
             panels[0].plot(x, bits, style, color=INK, label=split)
         for draft in drafts:
             _amount_of_draft(panels, [r for r in records if r["point"]["draft"] == draft], drafts)
-        labels = ("bits per byte", "α at γ = 4", "best estimated speed-up (times)")
+        labels = ("bits per byte", "α at γ = 4", "best speed-up (times)")
         for axes, name in zip(panels, labels):
             axes.set_title(name, loc="left")
             axes.set_xscale("log", base=2)
