@@ -24,8 +24,8 @@ from specdec.head_training import STUDENTS, HeadConfig
 
 # kind -> what is computed where an option of OWN says nothing else; steps take the minutes that tuning rtn3 takes
 RECIPES = {
-    "medusa": HeadConfig(kind="medusa", depth=4, steps=500),
-    "eagle": HeadConfig(kind="eagle", depth=2, steps=180),
+    "medusa": HeadConfig(kind="medusa", depth=4, steps=2000, lr=5e-2),
+    "eagle": HeadConfig(kind="eagle", depth=2, steps=800, lr=2.5e-2),
 }
 # option -> (type, help); those whose default is the kind's own
 OWN = {

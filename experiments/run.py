@@ -48,6 +48,12 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
         "shared",
         "a copy over the target's key-value cache beside its own: alpha by place, bytes held",
     ),
+    "lossy": (
+        "lossy",
+        "LOSSY: typical acceptance beside the exact rule, and how far its text is off",
+    ),
+    "trees": ("trees", "token trees beside chains, by row budget; the best tree by dynamic programming"),
+    "lengths": ("lengths", "adaptive draft lengths between the best fixed one and the oracle"),
     "recipe": ("recipe", "trainings beside each other: held-out loss against time"),
 }
 
