@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from micro.model import Transformer
-from quant.formats import FORMATS, parse_format
+from quant.formats import parse_format
 from specdec.drafts.base import Draft
 from specdec.drafts.cascade import cascade_draft
 from specdec.drafts.confidence import Stop
@@ -106,7 +106,7 @@ def family(spec: str) -> str:
             return "stored"
         others = ", ".join(name for name in DRAFTS if name not in BY_SHAPE)
         raise ValueError(
-            f"unknown draft {spec!r}: {error}; formats: {', '.join(FORMATS)}; one that ships tuned, as in rtn3+tuned; "
-            f"a folder that `selfdraft quantize` or `tune` wrote; or one of {others}"
+            f"unknown draft {spec!r}: {error}; or one that ships tuned, as in rtn3+tuned; or a folder that "
+            f"`selfdraft quantize` or `tune` wrote; or a family (`selfdraft list`): {others}"
         ) from error
     return "quantized"
