@@ -6,16 +6,17 @@ import shutil
 
 import pytest
 
+from experiments.paths import WEIGHTS
 from micro.chance import SeededChance
-from micro.checkpoint import save_model
-from micro.files import write_json
+from micro.checkpoint import load_model, save_model
+from micro.files import read_json, write_json
 from micro.generate import generate as plain
 from micro.model import ModelConfig, Transformer
 from micro.sampling import Sampling
 from micro.sizes import SIZES
 from specdec.decode import generate
 from specdec.drafts import make_draft
-from specdec.drafts.tuned import fingerprint
+from specdec.drafts.tuned import TRAINED, fingerprint
 from tests.byte_model import byte_model
 
 TARGET = byte_model()
@@ -80,3 +81,16 @@ def test_greedy_text_is_plain_text_in_lanes_and_the_target_stays(pico, format):
                         chance=SeededChance(1), lanes=8)  # fmt: skip
         assert list(done.tokens) == plain(TARGET, list(text), 24, greedy, SeededChance(1), lanes=8)
     assert fingerprint(TARGET) == before
+
+
+@pytest.mark.parametrize("spec", ["pico", "nano", "mini", "pico:distilled", "nano:distilled", "mini:distilled", "exit:1", "exit:2", "exit:3"])  # fmt: skip
+def test_what_ships_was_trained_for_the_micro_that_ships(spec):
+    """Made anew for new weights; a held-out loss that was read and a curve stand in each record."""
+    draft, name = make_draft(load_model(WEIGHTS), spec), spec.replace(":", "-")
+    record = read_json(TRAINED / name / "training.json")
+    assert draft.extra_parameters == (192 if "exit" in name else sum(p.numel() for p in draft.model.parameters()))  # fmt: skip
+    assert record["text_sha256"] == read_json(WEIGHTS / "training.json")["text_sha256"]
+    assert record["selected_on"] == "validation" and record["curve"][-1][0] == record["steps"]
+    assert 1 < record["held-out"]["bits_per_byte"] < 8 and record["minutes"] > 0
+    if "size" in record or "exit" in record:
+        assert record["overlap"]["after"] > record["overlap"]["before"]
