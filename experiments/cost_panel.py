@@ -1,7 +1,7 @@
 """What a traced text cost: the counts of its rounds, the three c's, and a time line.
 
-The time line is naive on purpose: a target pass takes 1 however many rows it checks, a draft pass takes c by weight bytes,
-nothing else takes time. Plain decoding needs one target pass a token.
+The time line is naive on purpose: a target pass takes 1 however many rows it checks, a draft pass its weight bytes over the
+target's, nothing else takes time. Plain decoding needs one target pass a token.
 """
 
 from __future__ import annotations
@@ -18,10 +18,18 @@ WIDTH = 60  # characters of the longer of the two time lines
 
 
 def cost_panel(request, draft: str, rounds: list[Round]) -> dict:
-    """Counts, rates, c and the estimated speed-up by each definition of c, as plain values."""
-    totals = Totals.of(rounds)
-    context = mean_context(len(request.prompt), rounds)
-    c = asdict(three_costs(request, draft, context))
+    """Counts, rates, c and the estimated speed-up by each definition of c that the draft has, as plain values.
+
+    Bits a weight and a cache of the target's shape belong to the model's own copies; of any other draft bytes alone are told.
+    """
+    from quant.bytes import pass_bytes
+
+    totals, target = Totals.of(rounds), pass_bytes(request.model)
+    context, bits = mean_context(len(request.prompt), rounds), nominal_bits(draft)
+    c = {"weights": request.draft.bytes_per_pass / target}
+    if bits is not None:
+        c = asdict(three_costs(request, bits, target, context))
+    speed = {name: totals.estimated_speed_up(value) for name, value in c.items()}
     return {
         "totals": totals.to_json(),
         "thrown_away": totals.thrown_away,
@@ -30,8 +38,10 @@ def cost_panel(request, draft: str, rounds: list[Round]) -> dict:
         "formula": None if totals.alpha is None else tokens_per_pass(totals.alpha, request.gamma),
         "gamma": request.gamma,
         "mean_context": context,
+        "target_bytes": target,
         "c": c,
-        "estimated_speed_up": {name: totals.estimated_speed_up(value) for name, value in c.items()},
+        # a cascade's passes differ, so bytes are counted and not passes
+        "estimated_speed_up": speed | {"weights": totals.speed_up_by_bytes(target)},
     }
 
 
@@ -44,22 +54,26 @@ def mean_context(prompt: int, rounds: list[Round]) -> int:
     return round(total / len(rounds))
 
 
-def three_costs(request, draft: str, context: int):
+def three_costs(request, bits: float, target: int, context: int):
     """c by its three definitions; caches in bfloat16, of draft and target alike."""
-    from quant.bytes import costs, pass_bytes
+    from quant.bytes import costs
 
-    cache, target = request.model.cache_bytes(context), pass_bytes(request.model)
-    return costs(request.draft.bytes_per_pass, target, nominal_bits(draft), cache, cache)
+    cache = request.model.cache_bytes(context)
+    return costs(request.draft.bytes_per_pass, target, bits, cache, cache)
 
 
-def nominal_bits(draft: str) -> int:
-    """Bits a code of a draft that was made from this spec: a format's name, or the folder of a stored draft."""
+def nominal_bits(draft: str) -> float | None:
+    """Bits a code of the model's own copy that was made from this spec; None of any other draft."""
     from quant.formats import parse_format
+    from specdec.drafts import family
+    from specdec.drafts.tuned import ENDING
 
-    try:
-        return parse_format(draft).bits
-    except ValueError:
+    kind = family(draft)
+    if kind == "stored":
         return read_json(Path(draft) / "config.json")["quantization"]["bits"]
+    if kind in ("quantized", "tuned"):
+        return parse_format(draft.removesuffix(ENDING)).bits
+    return None
 
 
 def panel_lines(costs: dict, rounds: list[Round], coloured: bool = False) -> list[str]:
@@ -87,8 +101,10 @@ def panel_lines(costs: dict, rounds: list[Round], coloured: bool = False) -> lis
     }
     lines = [f"{_mark(name, coloured)} {name:36}{value:>6}" for name, value in counts]
     lines += ["", "  c       estimated speed-up"]
-    lines += [f"  {c[key]:.3f}   {_two(speed[key])}   {what}" for key, what in names.items()]
-    return [*lines, "", *time_lines(rounds, c["weights"])]
+    lines += [
+        f"  {c[key]:.3f}   {_two(speed[key])}   {what}" for key, what in names.items() if key in c
+    ]
+    return [*lines, "", *time_lines(rounds, costs["target_bytes"])]
 
 
 def _mark(name: str, coloured: bool) -> str:
@@ -97,16 +113,16 @@ def _mark(name: str, coloured: bool) -> str:
     return paint(fate.mark, fate.colour, coloured) if fate else " "
 
 
-def time_lines(rounds: list[Round], c: float) -> list[str]:
-    """Two bars to one scale: # target pass, . draft passes, in the order they happen."""
+def time_lines(rounds: list[Round], target_bytes: int) -> list[str]:
+    """Two bars to one scale: # target pass, . draft passes by the bytes they read, in the order they happen."""
     emitted = sum(len(r.emitted) for r in rounds)
     segments = []
     for done in rounds:
-        segments += [(".", c * done.draft_passes), ("#", 1.0)]
+        segments += [(".", done.draft_bytes / target_bytes), ("#", 1.0)]
     spent = sum(length for _, length in segments)
     scale = WIDTH / max(spent, emitted)
     return [
-        f"  time in target passes (naive: a pass costs 1 for any number of rows, a draft pass {c:.3f})",
+        "  time in target passes (naive: one costs 1 for any number of rows, a draft pass its weight bytes)",
         f"  plain        {emitted:6.1f}  {_bar([('#', float(emitted))], scale)}",
         f"  speculative  {spent:6.1f}  {_bar(segments, scale)}",
         "                       # target   . draft",

@@ -40,9 +40,9 @@ def add_request(
     """The options every command of this kind has; the prompt itself is the command's own."""
     parser.add_argument("--prompt-file", type=Path, metavar="FILE",
                         help="read the prompt's bytes from a file, exactly")  # fmt: skip
-    parser.add_argument("--draft", default=draft, metavar="FORMAT",
-                        help="the model's copy that drafts, by its format, as in rtn3 (`selfdraft list`) "
-                        "(default: %(default)s)")  # fmt: skip
+    parser.add_argument("--draft", default=draft, metavar="DRAFT",
+                        help="what drafts: the model's own copy by its format, as in rtn3, or any other of `selfdraft list`, as in "
+                        "ngram:5 (default: %(default)s)")  # fmt: skip
     parser.add_argument("--gamma", type=whole(1), default=4, metavar="N",
                         help="tokens drafted a round (default: 4)")  # fmt: skip
     parser.add_argument("--max-new-tokens", type=whole(1), default=new_tokens, metavar="N",

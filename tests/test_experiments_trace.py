@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from experiments.__main__ import main
-from experiments.cost_panel import WIDTH, time_lines
+from experiments.cost_panel import WIDTH, nominal_bits, time_lines
 from experiments.palette import FATES, fate_entries, legend, paint, sgr
 from experiments.trace import cells, grid
 from micro.checkpoint import load_model, save_model
@@ -46,7 +46,7 @@ def a_round(drafted, kept, checked, final="", emitted=None):
     accepted = [drafted[node] for node in kept]
     emitted = tuple(accepted + [99] * bool(final)) if emitted is None else emitted
     return Round(emitted, tuple(drafted), tuple(kept), checked, final, n, n + 1, probabilities,
-                 probabilities[::-1], 0.25 if final else None)  # fmt: skip
+                 probabilities[::-1], 0.25 if final else None, draft_bytes=10 * n)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -155,6 +155,20 @@ def test_a_stored_draft_is_traced_like_its_format(call, folder, tmp_path):
     assert stored["rounds"] == named["rounds"] and stored["costs"] == named["costs"]
 
 
+def test_any_other_draft_is_traced_by_its_bytes(call):
+    """jacobi reads no weights, so its speed-up is its tokens per pass; bits and a cache are a copy's alone."""
+    costs = json.loads(call("--json", "--draft", "jacobi", "-T", "0"))["costs"]
+    assert costs["c"] == {"weights": 0.0}
+    assert costs["estimated_speed_up"] == {"weights": costs["tokens_per_pass"]}
+    assert "bits / 16" not in call("--draft", "jacobi", "-T", "0")
+
+
+def test_a_tuned_drafts_bits_are_its_formats():
+    assert (
+        nominal_bits("rtn3+tuned") == nominal_bits("rtn3") == 3 and nominal_bits("jacobi") is None
+    )
+
+
 def test_the_time_line_is_to_scale():
     """13 tokens in 4 rounds with 4, 4, 4 and 3 draft passes of .1 take 4 + 1.5 = 5.5 target passes."""
     rounds = [
@@ -163,7 +177,7 @@ def test_the_time_line_is_to_scale():
         a_round([1] * 4, [0, 1, 2, 3], 4, "bonus"),
         a_round([1] * 3, [0, 1, 2], 3),
     ]
-    _, plain, speculative, _ = time_lines(rounds, 0.1)
+    _, plain, speculative, _ = time_lines(rounds, 100)
     assert plain.split()[:2] == ["plain", "13.0"] and speculative.split()[:2] == [
         "speculative",
         "5.5",
