@@ -229,6 +229,13 @@ def test_levels_and_blocks_of_a_spec():
     assert make_draft(target, "cascade:ngram>rtn3").smaller.counted.order == 5
 
 
+@pytest.mark.parametrize("read, block", [(0, 4), (49, 4), (50, 1), (100, 1)])
+def test_a_small_draft_drafts_four_at_once_and_a_large_one_one(read, block):
+    models = [ModelDraft(random_model(2), size) for size in (read, 100)]
+    assert CascadeDraft(*models).block == block
+    assert CascadeDraft(*models, 3).block == 3
+
+
 @pytest.mark.parametrize(
     "spec, told",
     [

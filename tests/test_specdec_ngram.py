@@ -156,7 +156,7 @@ def test_a_text_of_ones_own(tmp_path):
         ("ngram::text", "the order must be a whole number, 1 or above, not ''"),
         ("ngram:9", "the order is 1 to 8, not 9"),
         ("ngram:5+rtn4", "ngram takes no format, drop"),
-        ("ngrams:5", "or one of .*ngram"),
+        ("ngrams:5", "unknown draft .* ngram, "),
     ],
 )
 def test_a_bad_spec_is_refused_by_name(spec, told):

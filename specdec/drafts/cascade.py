@@ -28,8 +28,6 @@ from specdec.drafts.table import TextDraft
 from specdec.model import Cache, Model
 from specdec.proposal import Proposal, Step
 
-DEFAULT = 4  # tokens that a smaller draft drafts at once: enough for counts, 1 is better for a model (experiments/LOG.md, 2026-11-30)
-
 
 class CatchingUp:
     """`model` as a target that may be behind: its pass first reads what the cache lacks of `text`, all but the last token.
@@ -62,12 +60,14 @@ class CatchingUp:
 class CascadeDraft:
     """A chain that `larger`'s model would draft, made by speculating with `smaller`, `block` tokens at once.
 
-    smaller: one whose commit is among TEXT_ALONE. bytes_per_pass is the larger's; what all levels read is told by each proposal,
+    block: None is 4, or 1 where the smaller reads half of the larger's bytes or more: then four at once cost more than they
+    bring (experiments/LOG.md, 2026-11-30). smaller: one whose commit is among TEXT_ALONE. bytes_per_pass is the larger's; what all levels read is told by each proposal,
     as its passes are. `cache`, the larger's, may be read between rounds.
     """
 
-    def __init__(self, smaller: Draft, larger: ModelDraft, block: int = DEFAULT) -> None:
-        self.smaller, self.larger, self.block = smaller, larger, block
+    def __init__(self, smaller: Draft, larger: ModelDraft, block: int | None = None) -> None:
+        self.smaller, self.larger = smaller, larger
+        self.block = block or (4 if 2 * smaller.bytes_per_pass < larger.bytes_per_pass else 1)
         self.bytes_per_pass = larger.bytes_per_pass
         self.extra_bytes = smaller.extra_bytes + larger.extra_bytes
         self.extra_parameters = smaller.extra_parameters + larger.extra_parameters
@@ -116,8 +116,8 @@ TEXT_ALONE = (TextDraft.commit, ModelDraft.commit, CascadeDraft.commit)
 def cascade_draft(target: Transformer, spec: Spec, make: Callable) -> CascadeDraft:
     """A small draft for a larger one, and that one for the target (`cascade:ngram:5>rtn3`), of as many levels as one likes.
 
-    `@N` behind a level but the last: how many tokens it drafts at once, 4 unless given, as in `cascade:rtn3@1>rtn4`. Raises
-    ValueError where a level is missing or cannot stand where it is put, and as the levels' own makers.
+    `@N` behind a level but the last: how many tokens it drafts at once, as in `cascade:ngram:5@8>rtn3`. Raises ValueError where a
+    level is missing or cannot stand where it is put, and as the levels' own makers.
     """
     *lower, top = spec.rest.split(">")
     if not top or not lower or not all(lower):
@@ -138,9 +138,9 @@ def cascade_draft(target: Transformer, spec: Spec, make: Callable) -> CascadeDra
     return draft
 
 
-def _level(spec: Spec, text: str) -> tuple[str, int]:
+def _level(spec: Spec, text: str) -> tuple[str, int | None]:
     """The draft and how much it drafts at once, of `rtn3@2`. Where no number stands behind it, an @ belongs to the name."""
     name, at, number = text.rpartition("@")
     if not (at and number.isdigit()):
-        return text, DEFAULT
+        return text, None
     return name, spec.number(number, "the tokens behind @")
