@@ -2,7 +2,7 @@
 
 rtn4, rtn3 and rtn2 at temperatures 0 and 1, each both ways, in the real loop at gamma 8, on the plates that the ladder reports.
 Printed: alpha, tokens per pass and the estimated speed-up (by weight bytes), alpha at the first to the last place of a
-round, shared less own paired by prompt, and the bytes read and held. A figure of alpha by place. Some 3 minutes on one core.
+round, shared less own paired by prompt, and the bytes read and held. A figure of alpha by place. Some 6 minutes on one core.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A window of w columns, each with the last n - 1 tokens of one trajectory, level 0 the oldest, rides along in the target's pass.
 The answer to a column's last level ends an n-gram and becomes its last level in the next round, level 0 drops out. n-grams go into
 a pool; those that begin with the text's last token are proposed as a tree of point masses, in the same pass. Fu et al. 2024
-(arXiv 2402.02057), figure 2 and algorithm 2. No pass is made and nothing read for it: all it costs is rows.
+(arXiv 2402.02057), section 3. No pass is made and nothing read for it: all it costs is rows.
 
 Level l of column j stands j + l places behind the root, which itself is level 0 of column 0. It sees the root, level 0 of the
 columns 1 ... j, and what is below it in its own column: as many tokens as it has places. With w = 3 and n = 3:
