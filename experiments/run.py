@@ -52,7 +52,10 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
         "lossy",
         "LOSSY: typical acceptance beside the exact rule, and how far its text is off",
     ),
-    "trees": ("trees", "token trees beside chains, by row budget; the best tree by dynamic programming"),
+    "trees": (
+        "trees",
+        "token trees beside chains, by row budget; the best tree by dynamic programming",
+    ),
     "lengths": ("lengths", "adaptive draft lengths between the best fixed one and the oracle"),
     "recipe": ("recipe", "trainings beside each other: held-out loss against time"),
 }

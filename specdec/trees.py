@@ -62,6 +62,11 @@ def depths(parents: Sequence[int]) -> list[int]:
     return found
 
 
+def children_of(parents: Sequence[int], node: int) -> list[int]:
+    """In order; -1 asks for the root's."""
+    return [child for child, parent in enumerate(parents) if parent == node]
+
+
 def ranks(parents: Sequence[int]) -> list[int]:
     """How many elder siblings each node has."""
     return [list(parents[:node]).count(parent) for node, parent in enumerate(parents)]

@@ -26,7 +26,7 @@ from specdec.drafts.siblings import HOWS, next_child
 from specdec.drafts.spec import Spec
 from specdec.model import Model
 from specdec.proposal import Proposal, Step
-from specdec.trees import Shape, uniform
+from specdec.trees import Shape, children_of, uniform
 
 BEST = "best"
 MOST_NODES = 255  # of a shape: the widest lanes there are hold them and the root
@@ -106,10 +106,6 @@ def path_to(parents: Shape, node: int) -> list[int]:
         path.append(node)
         node = parents[node]
     return path
-
-
-def children_of(parents: Shape, node: int) -> list[int]:
-    return [child for child, parent in enumerate(parents) if parent == node]
 
 
 def tree_draft(target: Transformer, spec: Spec, make) -> ModelTree:
