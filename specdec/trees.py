@@ -72,9 +72,13 @@ def ranks(parents: Sequence[int]) -> list[int]:
     return [list(parents[:node]).count(parent) for node, parent in enumerate(parents)]
 
 
+def row_of(acceptance: Acceptance, depth: int) -> Sequence[float]:
+    return acceptance[min(depth, len(acceptance)) - 1]
+
+
 def chance(acceptance: Acceptance, depth: int, rank: int) -> float:
     """v(depth, rank) above; 0 beyond the ranks that were measured. Deeper than was measured, the deepest level serves."""
-    row = acceptance[min(depth, len(acceptance)) - 1]
+    row = row_of(acceptance, depth)
     if rank >= len(row):
         return 0.0
     value = row[rank]
@@ -91,35 +95,33 @@ def expected_tokens(parents: Sequence[int], acceptance: Acceptance) -> float:
     return 1.0 + sum(reached)
 
 
-def best_tree(acceptance: Acceptance, nodes: int, levels: int) -> Shape:
-    """The shape of most expected tokens with at most so many nodes and levels; of equal ones, one with fewer nodes."""
+def best_trees(acceptance: Acceptance, nodes: int, levels: int) -> list[Shape]:
+    """For every budget of 0 ... nodes the shape of most expected tokens with at most so many nodes and levels; of equal ones, one with
+    fewer nodes. Cost: nodes^2 x levels x ranks / 2 steps for all of them.
+    """
 
     @cache
     def best(left: int, depth: int, rank: int) -> tuple[float, int]:
         """(tokens, nodes of the child of this rank and all below it) of `left` nodes for it and its younger siblings."""
         found = (0.0, 0)
-        if left == 0 or depth > levels:
+        # the row's end stops, not a child that is never kept: a younger one may still be worth both their rows
+        if left == 0 or depth > levels or rank >= len(row_of(acceptance, depth)):
             return found
         own = chance(acceptance, depth, rank)
-        # a child that is never reached is worth nothing, yet a younger one may be worth its row: only the end of the row stops
-        if rank >= len(acceptance[min(depth, len(acceptance)) - 1]):
-            return found
         for size in range(1, left + 1):
-            value = own * (1 + best(size - 1, depth + 1, 0)[0]) + best(left - size, depth, rank + 1)[0]  # fmt: skip
-            found = max(found, (value, size), key=lambda one: one[0])
+            below, younger = best(size - 1, depth + 1, 0)[0], best(left - size, depth, rank + 1)[0]
+            found = max(found, (own * (1 + below) + younger, size), key=lambda one: one[0])
         return found
 
-    parents: list[int] = []
-
-    def grow(parent: int, left: int, depth: int) -> None:
+    def grow(parents: list[int], parent: int, left: int, depth: int) -> list[int]:
         rank = 0
         while size := best(left, depth, rank)[1]:
             parents.append(parent)
-            grow(len(parents) - 1, size - 1, depth + 1)
+            grow(parents, len(parents) - 1, size - 1, depth + 1)
             left, rank = left - size, rank + 1
+        return parents
 
-    grow(-1, nodes, 1)
-    return laid_out(parents)
+    return [laid_out(grow([], -1, budget, 1)) for budget in range(nodes + 1)]
 
 
 @dataclass(frozen=True)
@@ -149,8 +151,8 @@ def best_plan(
 ) -> Planned:
     """The shape of the largest estimated speed-up with at most `rows` rows (root included) and `levels` levels. No tree at all is 1
     of w(1) = 1 and wins ties; of equal ones that with fewer nodes, then levels."""
-    plans = [planned((), acceptance, c, w)]
-    for nodes in range(1, rows):
-        for most in range(1, min(levels, nodes) + 1):
-            plans.append(planned(best_tree(acceptance, nodes, most), acceptance, c, w))
-    return max(plans, key=lambda plan: plan.speed_up)
+    shapes = {()}
+    for most in range(1, min(levels, rows - 1) + 1):
+        shapes.update(best_trees(acceptance, rows - 1, most))
+    in_order = sorted(shapes, key=lambda shape: (len(shape), max(depths(shape), default=0)))
+    return max((planned(s, acceptance, c, w) for s in in_order), key=lambda plan: plan.speed_up)

@@ -223,6 +223,7 @@ def test_a_spec_is_read():
         ("tree:without,:rtn3", "a width of the shape must be"),
         ("tree:points,4x4x4x4:rtn3", "more than 255 nodes"),
         ("tree:best,few:rtn3", "nodes must be a whole number"),
+        ("tree:best,64:rtn3", "sought up to 63 nodes"),
     ],
 )
 def test_a_bad_spec_is_told_in_one_line(text, fault):

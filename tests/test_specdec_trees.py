@@ -4,7 +4,7 @@ import pytest
 
 from specdec.trees import (
     best_plan,
-    best_tree,
+    best_trees,
     chance,
     depths,
     expected_tokens,
@@ -82,7 +82,7 @@ def test_the_best_tree_of_up_to_seven_nodes_against_every_shape(acceptance):
             every = [s for n in range(nodes + 1) for s in shapes_of(n)
                      if max(depths(s), default=0) <= levels]  # fmt: skip
             want = max(expected_tokens(s, acceptance) for s in every)
-            shape = best_tree(acceptance, nodes, levels)
+            shape = best_trees(acceptance, nodes, levels)[nodes]
             assert len(shape) <= nodes and max(depths(shape), default=0) <= levels
             assert expected_tokens(shape, acceptance) == pytest.approx(want, rel=1e-12)
             assert laid_out(shape) == shape

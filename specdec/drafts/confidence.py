@@ -3,6 +3,8 @@
 That token is *kept* and judged with the rest, which is what makes the stop exact: the number of drafted tokens then depends on
 nothing but what has been drawn, and each token still comes from the law it is judged by. Throwing it away would bias the
 text, since unlikely tokens would be missing from what the rule believes was drawn from q.
+
+The law that is looked at is the one drawn from, after temperature: at temperature 0 it has one token in it, and a draft is always sure.
 """
 
 from __future__ import annotations

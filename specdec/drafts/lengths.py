@@ -106,7 +106,7 @@ class LengthDraft:
 
 
 def length_draft(target: Transformer, spec: Spec, make) -> LengthDraft:
-    """`length:POLICY:INNER`. Raises ValueError saying what would be right, and as the inner draft's maker does."""
+    """Any draft, its length adapted from round to round, as in length:recent:rtn3 or length:+2-1,4:rtn3. Raises ValueError saying what would be right, and as the inner draft's maker does."""
     plan, _, inside = spec.rest.partition(":")
     name, _, number = plan.partition(",")
     if not inside or name not in ("+2-1", "recent"):

@@ -55,7 +55,7 @@ def read_measured(draft: str, target: Transformer) -> tuple[str, dict[float, Acc
 def measured_shapes(
     target: Transformer, draft: str, nodes: int, bytes_per_pass: int
 ) -> tuple[str, dict[float, Shape]]:
-    """(how, temperature -> the tree of at most `nodes` nodes that promises the largest speed-up by bytes). Raises as above."""
+    """(how, temperature -> the tree of at most `nodes` nodes that promises the largest speed-up by bytes, no deeper than was measured). Raises as above."""
     how, found = read_measured(draft, target)
     c = bytes_per_pass / pass_bytes(target)
-    return how, {t: best_plan(a, nodes + 1, nodes, c).shape for t, a in found.items()}
+    return how, {t: best_plan(a, nodes + 1, len(a), c).shape for t, a in found.items()}

@@ -30,6 +30,7 @@ from specdec.trees import Shape, children_of, uniform
 
 BEST = "best"
 MOST_NODES = 255  # of a shape: the widest lanes there are hold them and the root
+MOST_PLANNED = 63  # of a best tree: their planning takes about a second
 
 
 class ModelTree:
@@ -109,7 +110,8 @@ def path_to(parents: Shape, node: int) -> list[int]:
 
 
 def tree_draft(target: Transformer, spec: Spec, make) -> ModelTree:
-    """`tree:HOW,SHAPE:INNER`. Raises ValueError saying what would be right, and as the inner draft's maker does."""
+    """A token tree drafted by a model, as in tree:without,2x2x1:rtn3 or tree:best,15:rtn3. Raises ValueError saying what would be
+    right, and as the inner draft's maker does."""
     plan, _, inside = spec.rest.partition(":")
     how, _, size = plan.partition(",")
     if not inside or how not in (*HOWS, BEST):
@@ -122,6 +124,10 @@ def tree_draft(target: Transformer, spec: Spec, make) -> ModelTree:
         raise ValueError(f"draft {spec.text!r}: {inside} is no plain model, so it has no tree")
     if how == BEST:
         nodes = spec.number(size, "nodes")
+        if nodes > MOST_PLANNED:
+            raise ValueError(
+                f"draft {spec.text!r}: the best tree is sought up to {MOST_PLANNED} nodes"
+            )
         return ModelTree(inner, *measured_shapes(target, inside, nodes, inner.bytes_per_pass))
     return ModelTree(inner, how, {0.0: _uniform(spec, size)})
 
