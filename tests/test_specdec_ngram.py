@@ -77,6 +77,8 @@ def test_bytes_by_hand():
     assert bigram.bytes == (2 + 2) * (1 + 1) + 3 * 4 and bigram.numbers == 4
     # two symbols with their counts; a step: where a row begins and ends, 2 symbols of a bisection; one symbol with its count
     assert bigram.look_up_bytes == 2 * 2 + (8 + 2) + 1 * 2
+    # aba and bab, once each: a second step in a row of one symbol, then one with its count
+    assert NGram(ABAB, 3).look_up_bytes == 16 + (8 + 2) + (8 + 1) + 1 * 2
     draft = NGramDraft(bigram)
     assert (draft.bytes_per_pass, draft.extra_bytes, draft.extra_parameters) == (16, 20, 4)
 
