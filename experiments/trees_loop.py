@@ -31,7 +31,7 @@ def beside_loop(
     import torch
 
     from experiments.setting import Texts
-    from experiments.trees_run import acceptance_along
+    from experiments.tree_acceptance import acceptance_along
     from micro.sampling import Sampling
     from specdec.accept import chance_for
     from specdec.decode import generate

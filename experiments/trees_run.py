@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from experiments.ladder_run import halves
+from experiments.tree_acceptance import DRAWS, RANKS, acceptance_along
 from experiments.trees_loop import GREEDY_TOKENS, LOOP_PROMPTS, LOOP_WINDOW, beside_loop, forks
 
 if TYPE_CHECKING:  # these import torch, which figures and tables need not wait for
-    from torch import Tensor
-
     from experiments.setting import Setting, Texts
     from specdec.trees import Planned, Shape
 
@@ -28,7 +27,7 @@ TEMPERATURES = (0.0, 0.5, 1.0)
 # temperature outermost: texts are drawn once for each
 POINTS = [{"draft": draft, "temperature": t} for t in TEMPERATURES for draft in DRAFTS]
 WIDTHS = {4: (1, 2), 8: (1, 2, 2), 16: (3, 2, 1)}  # rows, the root's included -> even widths
-RANKS, LEVELS, DRAWS = 4, 8, 2
+LEVELS = 8  # to which acceptance is measured
 LOOP_ROWS = 8  # the budget at which the loop runs beside
 DIGITS = 6
 
@@ -87,25 +86,6 @@ def along(point: dict, setting: Setting) -> tuple[dict[str, np.ndarray], Texts]:
     texts = setting.texts(temperature)
     setting.progress(f"scoring with {point['draft']} at T = {temperature:g}")
     return acceptance_along(draft.module, texts, texts.laws, temperature, setting), texts
-
-
-def acceptance_along(
-    model, texts: Texts, p: Tensor, temperature: float, setting: Setting
-) -> dict[str, np.ndarray]:
-    from micro.chance import generator_for
-    from specdec.drafts.siblings import HOWS
-    from specdec.tree_replay import rank_acceptance
-
-    q = setting.score(model, texts, temperature)
-    # a greedy law knows no second token, and the law at temperature 1 ranks as the logits do
-    ranks = q if temperature else setting.score(model, texts, 1.0)
-    ranking = ranks.sort(dim=-1, descending=True, stable=True).indices[..., :RANKS]
-    return {
-        how: rank_acceptance(
-            p, q, ranking, texts.tokens, how, RANKS, generator_for(0, "siblings", how), DRAWS
-        )
-        for how in HOWS
-    }
 
 
 def contenders(
