@@ -88,8 +88,10 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("tree:points,3x2x1x1:rtn3", "trees", (17,), tree=True),
     Entry("tree:without,2x2x1x1:rtn3", "trees", (14,), tree=True),
     Entry("tree:with,2x2x1x1:rtn3", "trees", (14,), tree=True),
+    *(Entry(f"tree:best,15:{s}", "trees", (15,), tree=True) for s in ("rtn3", "rtn2")),
     Entry("cascade:ngram:5@4>rtn3", "cascades", LONG),
     Entry("cascade:ngram:5@8>rtn3+tuned", "cascades", LONG),
+    Entry("cascade:ngram:5@4>nano:distilled+rtn4", "cascades", LONG),
     Entry("cascade:rtn3@1>rtn4", "cascades", LONG),
     *(Entry(f"shared:{s}", "shared cache", CHAINS) for s in ("rtn3", "rtn2")),
 )
