@@ -159,6 +159,11 @@ def test_neurons_that_write_least_go_from_every_layer():
     for number, layer in enumerate(silent.model.layers):
         moment = moments[f"model.layers.{number}.mlp.down_proj.weight"].float()
         worth = neuron_worth(layer.mlp.down_proj.weight, moment)
+        # by hand, for three of them: |column|^2 x the mean square of what it is multiplied with
+        for j in (0, 7, 63):
+            column = layer.mlp.down_proj.weight[:, j].tolist()
+            by_hand = sum(w * w for w in column) * float(moment[j, j])
+            assert float(worth[j]) == pytest.approx(by_hand, rel=1e-4)
         layer.mlp.down_proj.weight[:, worth.argsort()[:16]] = 0
     tokens = torch.arange(40).reshape(2, 20) * 5
     assert torch.allclose(draft.model(tokens)[0], silent(tokens)[0], rtol=1e-3, atol=1e-3)
