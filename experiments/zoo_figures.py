@@ -20,10 +20,11 @@ from experiments.figure_style import (
 )
 from experiments.palette import LOOKS
 from experiments.point_names import Named, name_points
-from experiments.zoo_points import GROUPS, ZOO
+from experiments.zoo_points import ALONE, GROUPS, ZOO
 from experiments.zoo_rates import KINDS, Animal, best_of_group
 from experiments.zoo_table import groups, known
 
+NAMED_FROM = 0.19  # alpha
 NOTHING = "No drafts on record: `selfdraft run zoo` measures them."
 
 
@@ -72,19 +73,20 @@ def by_bytes(records: list[dict]) -> Figure:
     title = "Acceptance against bytes: which part of micro to draft with"
     with styled():
         shown = [one for one in known(records) if one.temperature == 1 and one.alpha is not None
-                 and one.c > 0 and 0 < one.alpha.value < 1]  # fmt: skip
+                 and one.c > 0 and 0 < one.alpha.value < 1 and ZOO[one.draft].group != "cascades"]  # fmt: skip
         if not shown:
             return settled(message(title, NOTHING))
-        figure = new_figure(title, 6.2, (
+        figure = new_figure(title, 8.4, (
             "T = 1, α at each draft's own best γ; c by weight bytes, target in bfloat16. Bars: 95% over prompts. A draft is worth more "
-            "the higher and the further left it stands.",
+            f"the higher and the further left it stands. Without a name: below α = {NAMED_FROM:g}, layers without the first. Cascades, whose "
+            "passes differ, are left out.",
         ), ())  # fmt: skip
         axes = figure.add_subplot()
         _scales(axes, shown)
         named = [one for group in GROUPS for one in _group(axes, group, shown)]
-        axes.legend(loc="upper left", bbox_to_anchor=(0, -0.09), ncols=5)
+        axes.legend(loc="upper left", bbox_to_anchor=(0, -0.07), ncols=5)
         figure = settled(figure)
-        name_points(axes, named, [], size=7.5)
+        name_points(axes, named, [], size=7)
         return figure
 
 
@@ -97,7 +99,11 @@ def _group(axes: Axes, group: str, shown: list[Animal]) -> list[Named]:
     lost = np.array([[1 - o.alpha.high, 1 - o.alpha.value, 1 - o.alpha.low] for o in mine]).T
     axes.errorbar([one.c for one in mine], lost[1], yerr=whiskers(*lost), ls="", color=colour, marker=marker,
                   fillstyle=fill, ms=5, lw=1, label=group)  # fmt: skip
-    return [Named(one.draft, (one.c, 1 - one.alpha.value), colour) for one in mine]
+    return [
+        Named(one.draft, (one.c, 1 - one.alpha.value), colour)
+        for one in mine
+        if one.alpha.value > NAMED_FROM
+    ]
 
 
 def look(group: str) -> tuple[str, str, str]:
@@ -116,7 +122,23 @@ def _scales(axes: Axes, shown: list[Animal]) -> None:
     low, high = sorted(axes.get_ylim())
     axes.yaxis.set_major_locator(FixedLocator([1 - a for a in alphas if low < 1 - a < high]))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{1 - y:g}"))
-    ticks = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)
+    ticks = (
+        0.0001,
+        0.0002,
+        0.0005,
+        0.001,
+        0.002,
+        0.005,
+        0.01,
+        0.02,
+        0.05,
+        0.1,
+        0.2,
+        0.3,
+        0.5,
+        0.75,
+        1.0,
+    )
     low, high = axes.get_xlim()
     axes.xaxis.set_major_locator(FixedLocator([t for t in ticks if low < t < high]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
@@ -127,7 +149,7 @@ def _scales(axes: Axes, shown: list[Animal]) -> None:
 
 
 def curves(records: list[dict]) -> Figure:
-    """Validation loss of every trained draft against the share of its training, each over its own first value."""
+    """Learning curves: overlap with micro of what was trained to draft, loss of what was trained on text alone."""
     title = "Learning curves of the trained drafts"
     with styled():
         found = {}
@@ -139,22 +161,31 @@ def curves(records: list[dict]) -> Figure:
         if not found:
             return settled(message(title, "No trained draft on record holds a learning curve."))
         figure = new_figure(title, 4.6, (
-            "Validation loss over its value at the first evaluation (each draft has a loss of its own), against minutes of "
-            "training: " + ", ".join(f"{n.split('/')[-1]} {t['minutes']:.1f}" for n, t in found.items()) + ".",
+            "On validation plates, over minutes of training on one thread beside other work. Overlap: Σ min(p, q) behind what micro "
+            "wrote, of heads the mean of the places they draft. Left: towards micro's own law; right: on people's text.",
         ), ())  # fmt: skip
-        axes, ends = figure.add_subplot(), []
-        for place, (name, trained) in enumerate(found.items()):
-            steps, losses = np.array(trained["curve"], dtype=float).T
-            minutes = steps / steps[-1] * trained["minutes"]
-            colour, marker = LOOKS[place % len(LOOKS)]
-            axes.plot(minutes, losses / losses[0], color=colour, marker=marker, ms=3,
-                      fillstyle="none" if place >= len(LOOKS) else "full")  # fmt: skip
-            ends.append((name.split("/")[-1], minutes[-1], losses[-1] / losses[0]))
-        axes.set_xlim(0, max(x for _, x, _ in ends) * 1.3)
-        axes.set_xlabel("minutes of training, one thread")
-        axes.set_ylabel("validation loss / first")
-        label_ends(axes, ends, 4.0)
+        drafting = {name: one for name, one in found.items() if name not in ALONE}
+        alone = {name: one for name, one in found.items() if name in ALONE}
+        panels = [(drafting, "overlap with micro"), (alone, "loss (nats a byte)")]
+        panels = [(part, label) for part, label in panels if part]
+        for place, (part, label) in enumerate(panels):
+            _learning(figure.add_subplot(1, len(panels), place + 1), part, label)
         return settled(figure)
+
+
+def _learning(axes: Axes, found: dict[str, dict], label: str) -> None:
+    ends = []
+    for place, (name, trained) in enumerate(found.items()):
+        steps, values = np.array(trained["curve"], dtype=float).T
+        minutes = steps / steps[-1] * trained["minutes"]
+        round_, i = divmod(place, len(LOOKS))
+        colour, marker = LOOKS[i]
+        axes.plot(minutes, values, color=colour, marker=marker, ms=3, fillstyle="none" if round_ else "full")  # fmt: skip
+        ends.append((name.split("/")[-1], minutes[-1], values[-1]))
+    axes.set_xlim(0, max(x for _, x, _ in ends) * 1.5)
+    axes.set_xlabel("minutes of training")
+    axes.set_title(label, loc="left")
+    label_ends(axes, ends, 3.6)
 
 
 # file -> figure

@@ -16,11 +16,13 @@ COLUMNS = (
     f"1 + {ROW_COST:g} a further row. lesson, copy, free: speed-up by kind of prompt. [95% over prompts]."
 )
 CARRIES_OVER = (
-    "What does not carry over from four layers and 256 tokens: a one-layer head is a quarter of micro where it is a thirtieth of a "
-    "large model, so EAGLE's cost here is not its cost there; a vocabulary of 256 makes Medusa's heads and every sibling's output "
-    "nearly free, with 100,000 tokens they are not; micro's cache is a fifth of its weights at 256 tokens, so that shared caches "
-    "save more here than beside a large model at short context; and every pass is taken to cost its weight bytes, which holds "
-    "where memory is the limit and rows are few. What carries over is the order of things at equal bytes, and that the text stays the target's."
+    "What does not carry over from four layers, 256 tokens and one course: counts of five letters and a sibling of a twentieth predict micro's "
+    "text so well because micro has read no more than they have, and knows little beyond them; beside a large model neither does. A one-layer head "
+    "is a quarter of micro where it is a thirtieth of a model of 32 layers, so EAGLE's cost here is not its cost there; a vocabulary of 256 makes "
+    "Medusa's heads and every sibling's output nearly free, with 100,000 tokens they are not; micro's cache is a fifth of its weights at "
+    "256 tokens, so that a shared one saves more here than beside a large model at short context. And every pass, a draft's too, is taken to cost its "
+    "weight bytes whatever its rows, which holds where memory is the limit. What carries over: that drafts can be stacked, each paying for its own "
+    "bytes only; the order of low-bit copies, pruned ones and skipped layers at equal bytes; and that the text stays the target's."
 )
 
 

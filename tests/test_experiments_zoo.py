@@ -122,7 +122,7 @@ def test_figures_hold_every_group_and_say_where_there_is_nothing():
     trained = {"minutes": 5.0, "curve": [[1, 0.5], [2, 0.25]]}
     figure = FIGURES["zoo-curves"]([record("rtn3+tuned", training=trained)])
     (line,) = figure.axes[0].lines
-    assert np.allclose(line.get_xydata(), [[2.5, 1.0], [5.0, 0.5]])
+    assert np.allclose(line.get_xydata(), [[2.5, 0.5], [5.0, 0.25]])
 
 
 def test_a_draft_that_is_not_in_the_zoo_is_refused(capsys):
