@@ -14,7 +14,8 @@ from micro.files import FileFault
 from micro.generate import generate as plain
 from micro.sampling import Sampling
 from specdec.decode import generate, rounds
-from specdec.drafts import make_draft
+from specdec.drafts import eagle, make_draft
+from specdec.drafts.dynamic_tree import Paths
 from specdec.drafts.eagle import TREE_DEPTH, EagleDraft, EagleHead, EagleNet, borrowed_bytes
 from specdec.drafts.head_folder import save_heads
 from specdec.proposal import Proposal
@@ -27,9 +28,12 @@ GREEDY = Sampling(0.0)
 
 
 def head_of(seed: int = 1) -> EagleHead:
+    """Three times the usual weights, so that what it attends to, and from where, tells in its laws."""
     head = EagleHead(TARGET)
     head.initialise(TARGET, seed)
     with torch.no_grad():
+        for name, parameter in head.named_parameters():
+            parameter *= 3 if "_proj" in name else 1
         for parameter in head.parameters():
             parameter.copy_(parameter.to(torch.bfloat16))  # as they are stored
     return head.requires_grad_(False)
@@ -144,6 +148,32 @@ def test_a_tree_holds_the_likeliest_paths(folder, prompt, rest, depth):
     assert set(spelled_paths(tree)) == set(wanted)
     assert tree.laws == (None,) * budget and 1 <= tree.passes <= depth
     assert max(tree.depths()) <= depth
+
+
+@pytest.mark.parametrize("prompt", PROMPTS)
+def test_every_node_is_asked_behind_its_own_path(folder, prompt, monkeypatch):
+    """A bushy tree, level by level: a wrong mask, position or parent's feature would give another law."""
+    asked = []
+
+    def bushy(law, ask, budget, depth):
+        paths = Paths()
+        paths.add(-1, law, 3)
+        level = [2, 0, 1]
+        for _ in range(3):
+            asked.append(len(level))
+            for node, below in zip(level, ask(paths, level)):
+                path = [paths.tokens[n] for n in (*reversed(paths.ancestors(node)), node)]
+                assert torch.allclose(below, behind(prompt, path).softmax(-1), atol=1e-4)
+                paths.add(node, below, 2)
+            first = len(paths.tokens) - 2 * len(level)
+            level = [first + 3, first, first + 4]  # across and within families
+        return (), ()
+
+    monkeypatch.setattr(eagle, "likeliest_tree", bushy)
+    draft = draft_of(folder, ",tree")
+    draft.start(prompt, TARGET)
+    draft.propose(9, Sampling(), SeededChance(1))
+    assert asked == [3, 3, 3]
 
 
 # --- bytes
