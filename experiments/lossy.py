@@ -10,7 +10,6 @@ minutes on one core.
 from __future__ import annotations
 
 import argparse
-import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,13 +61,16 @@ class Lossy:
     NAME, VERSION, POINTS = NAME, VERSION, POINTS
 
     def identity(self, point: dict, setting: Setting) -> dict:
+        from experiments.zoo_points import ZOO
+        from experiments.zoo_run import trained_hash
+
         about = {
             "temperature": TEMPERATURE,
             "budget": BUDGET,
             "seed": SEED,
             "window": setting.window,
         }
-        heads = heads_hash(point["draft"].partition(":")[0])
+        heads = trained_hash(ZOO[point["draft"]].trained)
         return setting.identity(version=VERSION, heads=heads, **about, **point)
 
     def run(self, point: dict, setting: Setting) -> dict:
@@ -81,14 +83,6 @@ class Lossy:
         found = [counts(setting, draft, point["rule"], prompt) for prompt in setting.prompts]
         columns = {name: [one[name] for one in found] for name in found[0]}
         return {"target_bytes": pass_bytes(setting.model), "counts": columns}
-
-
-def heads_hash(kind: str) -> str | None:
-    """Of the weights that ship for a family of heads, None for any other."""
-    from specdec.drafts.head_folder import TRAINED
-
-    path = TRAINED / kind / "model.safetensors"
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16] if path.is_file() else None
 
 
 def counts(setting: Setting, draft, rule: str, prompt: Prompt) -> dict[str, float]:
