@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,16 +33,18 @@ BATCH = 32  # chains that are drafted on at once
 
 @dataclass(frozen=True)
 class Bank:
-    """kept (N, W): tokens of the chain from each start that are kept, 0 ... G. lengths: stop -> (N, W), tokens that it lets be drafted."""
+    """kept (N, W): tokens of the chain from each start that are kept, 0 ... G. lengths: stop -> (N, W), tokens that it lets be drafted.
+    walks: a text is walked from each of so many first positions, since one walk meets a tenth of its chains."""
 
     kept: np.ndarray
     lengths: Mapping[str, np.ndarray]
     most: int
+    walks: int = 1
 
 
 @torch.inference_mode()
 def fill(setting: Setting, model, texts: Texts, q: Tensor, temperature: float,
-         stops: Mapping[str, Stop], most: int) -> Bank:  # fmt: skip
+         stops: Mapping[str, Stop], most: int, walks: int = 1) -> Bank:  # fmt: skip
     """A chain of `most` tokens from every start in the window of every text. q (N, L, V): the draft's laws along the texts."""
     sampling, shape = Sampling(temperature), (len(texts.tokens), setting.window)
     kept = np.zeros(shape, dtype=int)
@@ -56,7 +59,7 @@ def fill(setting: Setting, model, texts: Texts, q: Tensor, temperature: float,
             kept[n, start] = chain.kept
             for name, stop in stops.items():
                 lengths[name][n, start] = chain.length(stop)
-    return Bank(kept, lengths, most)
+    return Bank(kept, lengths, most, walks)
 
 
 class _Chain:
@@ -127,11 +130,11 @@ class Counts:
 
 
 def ask(bank: Bank, length) -> Counts:
-    """Walk every text. length(n, start, rounds so far) -> tokens to draft, 0 and above."""
+    """Walk every text, from each of its first `walks` positions. length(n, start, rounds so far) -> tokens to draft, 0 and above."""
     N, W = bank.kept.shape
     sums = np.zeros((3, N))
-    for n in range(N):
-        start, rounds = 0, []
+    for n, first in product(range(N), range(bank.walks)):
+        start, rounds = first, []
         while start < W:
             drafted = min(bank.most, int(length(n, start, rounds)))
             kept = min(drafted, int(bank.kept[n, start]))

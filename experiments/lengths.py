@@ -2,7 +2,8 @@
 
 +2/-1, recent alpha, and stops on low probability, on high entropy and on predicted overlap, each with its numbers chosen on half of the
 held-out plates. On the other half: estimated speed-up (c by weight bytes), and the share it closes of the gap between the best fixed gamma and an oracle
-that drafts exactly what will be kept, paired, with 95% intervals over prompts. All rules are asked about the same rounds. Some minutes.
+that drafts exactly what will be kept, paired, with 95% intervals over prompts. All rules are asked about the same rounds. Some two minutes a
+point on one core.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_prompts(parser)
     parser.add_argument("--out", type=Path, default=RESULTS / "lengths", metavar="DIR",
                         help="folder of records and figure (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--window", type=whole(8, 256), default=48, metavar="N",
-                        help="start positions counted behind each prompt (default: 48)")  # fmt: skip
+    parser.add_argument("--window", type=whole(8, 256), default=128, metavar="N",
+                        help="start positions counted behind each prompt (default: 128)")  # fmt: skip
     parser.add_argument("--every", type=whole(1, 8), default=2, metavar="N",
                         help="use every N-th prompt of each plate (default: 2)")  # fmt: skip
     parser.add_argument("--fresh", action="store_true", help="measure again what is recorded")

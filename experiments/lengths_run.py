@@ -21,20 +21,21 @@ if TYPE_CHECKING:  # these import torch, which figures and tables need not wait 
 
 NAME = "lengths"
 VERSION = 1
-DRAFTS = ("rtn3", "rtn4")
+DRAFTS = ("rtn3", "rtn4", "rtn2")
 TEMPERATURES = (0.5, 1.0)
 # temperature outermost: texts are drawn once for each
 POINTS = [{"draft": draft, "temperature": t} for t in TEMPERATURES for draft in DRAFTS]
 MOST_GAMMA = 16
-PROBABILITIES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.6)
-ENTROPIES = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0)
-LEAST = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
+WALKS = 12  # of a text
+PROBABILITIES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4)
+ENTROPIES = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0)
+LEAST = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 FIRSTS, MEMORIES = (2, 4, 6, 20), (5, 10, 20, 40, 80)
 
 
 def identity(point: dict, setting: Setting) -> dict:
     """Everything the result depends on."""
-    grids = (PROBABILITIES, ENTROPIES, LEAST, FIRSTS, MEMORIES)
+    grids = (PROBABILITIES, ENTROPIES, LEAST, FIRSTS, MEMORIES, (WALKS,))
     return setting.identity(
         version=VERSION,
         window=setting.window,
@@ -58,7 +59,7 @@ def run(point: dict, setting: Setting) -> dict:
     )
     level, by_entropy, by_log, usual = fit(texts, q, choosing)
     stops = stops_of(level, by_entropy, by_log)
-    bank = fill(setting, draft.module, texts, q, temperature, stops, MOST_GAMMA)
+    bank = fill(setting, draft.module, texts, q, temperature, stops, MOST_GAMMA, WALKS)
     c = setting.cost(point["draft"]).weights
     gammas = {gamma: fixed(bank, gamma) for gamma in range(1, MOST_GAMMA + 1)}
     gamma = max(gammas, key=lambda g: gammas[g].speed_up(c, choosing))

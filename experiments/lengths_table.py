@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from experiments.lengths_run import MOST_GAMMA
 from experiments.stats import Interval, interval, resample_weights
 
 ENDS = ("fixed", "oracle")
@@ -53,6 +54,15 @@ def _speeds(one: dict, c: float) -> np.ndarray:
     return (rounds + kept) / (rounds + c * drafted)
 
 
+def by_luck(alpha: float, c: float, most: int) -> tuple[float, float]:
+    """Speed-ups of the best fixed gamma and of the oracle, up to `most`, if every token were accepted independently with the same chance:
+    then nothing can be known beforehand, and the gap between the two is luck alone."""
+    from specdec.theory import best_gamma, tokens_per_pass
+
+    tokens = tokens_per_pass(alpha, most)
+    return best_gamma(alpha, c, most)[1], tokens / (1 + c * (tokens - 1))
+
+
 def lines(records: list[dict]) -> list[str]:
     """A block for each draft and temperature."""
     out = []
@@ -68,6 +78,10 @@ def lines(records: list[dict]) -> list[str]:
         out.append(
             f"     acceptance of a token x from q: sigmoid({fit['level']:g} {fit['by_entropy']:+g} H(q) {fit['by_log']:+g} ln q(x)), mean "
             f"{fit['usual']:.3f}; c S / a' = {result['formula_least']:.2f}"
+        )
+        luck = by_luck(fit["usual"], result["c"], MOST_GAMMA)
+        out.append(
+            f"     tokens accepted independently with that mean: best fixed {luck[0]:.2f}, oracle {luck[1]:.2f}"
         )
     return out
 

@@ -8,7 +8,7 @@ from experiments.exact_check import texts as loop_texts
 from experiments.length_bank import Bank, ask, fill, fixed, oracle, policy, stopped
 from experiments.lengths_figure import lengths
 from experiments.lengths_run import VERSION, fit
-from experiments.lengths_table import lines, rows_of
+from experiments.lengths_table import by_luck, lines, rows_of
 from experiments.prompts import Prompt
 from experiments.setting import Setting, Texts
 from experiments.small_model import small_micro
@@ -140,6 +140,12 @@ def test_shares_of_the_gap_by_hand():
         and "recent,5" in text
         and "sigmoid(1 -0.5 H(q) +0.25 ln q(x))" in text
     )
+
+
+def test_the_gap_that_luck_alone_makes():
+    """alpha 1/2, c 1/4, at most 2: fixed 1 gives 1.5 / 1.25 = 1.2, fixed 2 1.75 / 1.5; the oracle 1.75 / (1 + .75 / 4)."""
+    assert by_luck(0.5, 0.25, 2) == pytest.approx((1.2, 1.75 / 1.1875))
+    assert "oracle" in lines([made_record()])[-1]
 
 
 def test_the_figure_of_records_and_of_none():

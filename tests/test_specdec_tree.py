@@ -21,7 +21,7 @@ from specdec.drafts.siblings import HOWS, likeliest, next_child, remaining
 from specdec.drafts.spec import Spec
 from specdec.drafts.tree import ModelTree, tree_draft
 from specdec.table import near
-from specdec.trees import laid_out, uniform
+from specdec.trees import depths, laid_out, uniform
 
 GREEDY = Sampling(0.0)
 WIDE = laid_out(
@@ -43,14 +43,14 @@ def make(target, spec):
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("which", ["near", "far"])
 def test_joint_law_of_whole_walks(how, which):
-    """Two children of each of three nodes; every way the text can go, with what one call leaves for the next."""
+    """Two children, the second of which has one; every way the text can go, with what one call leaves for the next."""
     target = target_of(2, 11)
-    draft = draft_of(near_and_far(target)[which], how, laid_out([-1, -1, 0, 1]))
-    found = by_walks(target, draft, 4, 4)
+    draft = draft_of(near_and_far(target)[which], how, laid_out([-1, -1, 1]))
+    found = by_walks(target, draft, 4, 3)
     assert found.evidence < found.limit
 
 
-@pytest.mark.parametrize("sampling", [GREEDY, Sampling(0.5), Sampling(0.9, 2, 0.8)])
+@pytest.mark.parametrize("sampling", [GREEDY, Sampling(0.9, 2, 0.8)])
 @pytest.mark.parametrize("how", HOWS)
 def test_joint_law_with_warping_and_a_gamma_below_the_shape(how, sampling):
     target = target_of(3, 4)
@@ -246,14 +246,15 @@ def test_more_children_than_tokens_are_refused():
 
 
 def test_the_best_tree_is_planned_from_the_measured_table(tmp_path, monkeypatch):
-    target, table = small_micro(), {0.0: [[0.9, 0.5]], 1.0: [[0.3, 0.3, 0.3]]}
+    target, table = small_micro(), {0.0: [[0.9, 0.5]] * 5, 1.0: [[0.3, 0.3, 0.3]] * 5}
     monkeypatch.setattr(measured, "FOLDER", tmp_path)
     write_measured("rtn3", target, "without", table)
     assert read_measured("rtn3", target) == ("without", table)
     draft = parsed(target, "tree:best,6:rtn3")
     assert draft.how == "without" and set(draft.shapes) == {0.0, 1.0}
     assert max(map(len, draft.shapes.values())) <= 6
-    assert max(draft.shapes[0.0]) > max(draft.shapes[1.0])  # deep where it is sure, wide where not
+    deepest = {t: max(depths(shape)) for t, shape in draft.shapes.items()}
+    assert deepest[0.0] > deepest[1.0]  # deep where it is sure, wide where not
     how, shapes = measured_shapes(target, "rtn3", 6, 10**9)
     assert shapes == {0.0: (), 1.0: ()}  # a draft dearer than the target
     empty = ModelTree(make(target, "rtn3"), how, shapes)
