@@ -59,7 +59,7 @@ def zoo(store: Store) -> str:
         return section(title, missing("No other draft is on record. They are measured by", "selfdraft run zoo"))  # fmt: skip
     from experiments.figure_style import to_svg
     from experiments.zoo_figures import by_kind
-    from experiments.zoo_table import verdict
+    from experiments.zoo_table import paragraphs, verdict
 
     animals = known(records)
     rows = [zoo_row(one) for one in sorted(animals, key=lambda one: -one.speed_up.value)]
@@ -68,7 +68,7 @@ def zoo(store: Store) -> str:
     return section(
         title,
         figure(to_svg(by_kind(records), "zoo"), "zoo", "Speed-up by kind of prompt"),
-        *(paragraph(line.strip()) for line in verdict(animals) if line),
+        *map(paragraph, paragraphs(verdict(animals))),
         table(COLUMNS, head, rows),
     )  # fmt: skip
 

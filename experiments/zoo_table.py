@@ -118,6 +118,17 @@ def verdict(animals: list[Animal]) -> list[str]:
     return [*lines, "", CARRIES_OVER]
 
 
+def paragraphs(lines: list[str]) -> list[str]:
+    """A verdict's lines with what is indented below a temperature drawn to it."""
+    found: list[str] = []
+    for line in filter(None, lines):
+        if line.startswith("    "):
+            found[-1] += " " + line.strip()
+        else:
+            found.append(line.strip())
+    return found
+
+
 def _contrast(animals: list[Animal]) -> list[str]:
     """Where copy and free prompts differ beyond both intervals, at one temperature."""
     both = [one for one in animals if {"copy", "free"} <= one.by_kind.keys()]
