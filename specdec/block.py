@@ -49,7 +49,9 @@ def block_rule(proposal: Proposal, p: Tensor, chance: Chance, position: int, roo
     The coins are thrown from the end, so the first success is the last one and the others need not be thrown.
     """
     if not proposal.is_chain:
-        raise ValueError("rule 'block' judges chains only, and this draft proposes a tree: use rule 'token'")
+        raise ValueError(
+            "rule 'block' judges chains only, and this draft proposes a tree: use rule 'token'"
+        )
     N, w = len(proposal.tokens), weights(proposal, p)
     if chance.accept(w[N]):
         final = chance.draw(p[N], position + N) if room > N else None
