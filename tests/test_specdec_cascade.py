@@ -234,6 +234,7 @@ def test_a_small_draft_drafts_four_at_once_and_a_large_one_one(read, block):
     models = [ModelDraft(random_model(2), size) for size in (read, 100)]
     assert CascadeDraft(*models).block == block
     assert CascadeDraft(*models, 3).block == 3
+    assert CascadeDraft(CascadeDraft(LookupDraft(), models[0]), models[1]).block == 4
 
 
 @pytest.mark.parametrize(

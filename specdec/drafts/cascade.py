@@ -60,14 +60,16 @@ class CatchingUp:
 class CascadeDraft:
     """A chain that `larger`'s model would draft, made by speculating with `smaller`, `block` tokens at once.
 
-    block: None is 4, or 1 where the smaller reads half of the larger's bytes or more: then four at once cost more than they
-    bring (experiments/LOG.md, 2026-11-30). smaller: one whose commit is among TEXT_ALONE. bytes_per_pass is the larger's; what all levels read is told by each proposal,
+    block: None is 4, or 1 where the smaller is a model that reads half of the larger's bytes or more: then four at once cost more
+    than they bring; a cascade's are read by far fewer passes (experiments/LOG.md, 2026-11-30). smaller: one whose commit is among TEXT_ALONE. bytes_per_pass is the larger's; what all levels read is told by each proposal,
     as its passes are. `cache`, the larger's, may be read between rounds.
     """
 
     def __init__(self, smaller: Draft, larger: ModelDraft, block: int | None = None) -> None:
         self.smaller, self.larger = smaller, larger
-        self.block = block or (4 if 2 * smaller.bytes_per_pass < larger.bytes_per_pass else 1)
+        is_model = isinstance(smaller, ModelDraft)
+        dear = is_model and 2 * smaller.bytes_per_pass >= larger.bytes_per_pass
+        self.block = block or (1 if dear else 4)
         self.bytes_per_pass = larger.bytes_per_pass
         self.extra_bytes = smaller.extra_bytes + larger.extra_bytes
         self.extra_parameters = smaller.extra_parameters + larger.extra_parameters
