@@ -37,7 +37,7 @@ class Window:
             )
         if (self.visible.sum(1) - 1).tolist() != list(self.depths):
             raise ValueError(
-                f"depths {self.depths} are not the numbers of tokens that the rows see"
+                f"a window's depths {self.depths} are not the numbers of tokens that its rows see"
             )
 
 
