@@ -47,7 +47,8 @@ SHOWN = 10  # forks that are printed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--drafts", default=DRAFTS, metavar="A,B", help="(default: %(default)s)")
+    parser.add_argument("--drafts", default=DRAFTS, metavar="A,B",
+                        help="drafts; parted by ; where a name holds a comma (default: %(default)s)")  # fmt: skip
     parser.add_argument("--gammas", type=gammas, default="1-10", metavar="A-B|A,B",
                         help="draft lengths (default: %(default)s)")  # fmt: skip
     parser.add_argument("--tokens", type=whole(1), default=10, metavar="N",
@@ -83,6 +84,11 @@ def gammas(text: str) -> list[int]:
     return values
 
 
+def names_in(text: str) -> list[str]:
+    """`rtn4,rtn3` or `layers:0,3;rtn3`: the drafts of --drafts, each once."""
+    return list(dict.fromkeys(text.strip(";").split(";") if ";" in text else text.split(",")))
+
+
 class Checker:
     """Compares the texts of one prompt. Made once in every worker: the model and its drafts stay."""
 
@@ -91,8 +97,7 @@ class Checker:
         from specdec.drafts import make_draft
 
         self.model, stop = open_model(args.model), draft_stop(args.draft_stop)
-        names = args.drafts.split(",")
-        self.drafts = {name: make_draft(self.model, name, stop) for name in names}
+        self.drafts = {name: make_draft(self.model, name, stop) for name in names_in(args.drafts)}
         self.lengths, self.tokens, self.lanes = args.gammas, args.tokens, args.lanes
         self.sampling = Sampling(args.temperature, args.top_k, args.top_p)
         self.rule, self.seed = args.rule, args.seed
@@ -222,7 +227,7 @@ def summarise(args, prompts: list[Prompt], results: list[list[tuple]], controls:
 
     from experiments.comparison import Counts
 
-    by_draft = {name: Counts() for name in args.drafts.split(",")}
+    by_draft = {name: Counts() for name in names_in(args.drafts)}
     unpadded, forks = Counts(), []
     for prompt, compared in zip(prompts, results):
         for name, gamma, lanes, counts, fork in compared:

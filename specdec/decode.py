@@ -94,6 +94,10 @@ def one_round(
     """Draft, check, roll back; advances `state`."""
     room, position = state.room, len(state.tokens)
     proposal = draft.propose(min(gamma, room), sampling, chance)
+    if proposal.rows - 1 > min(gamma, room):  # would fill the context or the limit unseen
+        raise ValueError(
+            f"the draft proposed {proposal.rows - 1} tokens where {min(gamma, room)} were asked for"
+        )
     logits, hidden = _target_pass(state, proposal)
     state.last_logits = logits
     p = sampling.probs(logits[: len(proposal.tokens) + 1])  # a window's rows are nobody's laws

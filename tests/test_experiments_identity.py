@@ -241,3 +241,9 @@ def test_only_a_newline_ends_a_line_of_prompts(tmp_path):
     path.write_bytes(b"\n \n")
     with pytest.raises(FileFault, match="no prompt"):
         load_prompts(path)
+
+
+def test_a_name_that_holds_a_comma_can_be_given():
+    assert identity.names_in("rtn4,rtn3,rtn4") == ["rtn4", "rtn3"]
+    assert identity.names_in("layers:0,3;") == ["layers:0,3"]
+    assert identity.names_in("layers:0,3;lookahead:w=5,n=4") == ["layers:0,3", "lookahead:w=5,n=4"]

@@ -397,6 +397,16 @@ def test_a_window_is_read_and_never_judged():
     assert len(full) > 3 and {(r.rows, r.draft_bytes) for r in full} == {(5, 70)}
 
 
+class Unbounded(TextDraft):
+    def propose(self, gamma, sampling, chance):
+        return Proposal.chain([0] * (gamma + 1), [None] * (gamma + 1), passes=0)
+
+
+def test_a_draft_that_proposes_more_than_it_was_asked_for_is_refused():
+    with pytest.raises(ValueError, match="proposed 4 tokens where 3 were asked for"):
+        text(random_model(3, seed=5), Unbounded(), [1, 2], 12, 3)
+
+
 def test_a_window_leaves_the_law_alone():
     target = random_model(3, seed=5)
     law = law_of(walks(target, WithWindow(), [1, 0], max_new_tokens=5, gamma=4))
