@@ -51,7 +51,7 @@ def test_expected_counts_of_points_equal_the_walked_loop(shape):
 def test_rank_acceptance_against_counted_draws(how):
     """One node with three children under the rule itself, 3,000 times: the share accepted at each rank is the mean of f over p, to
     5 deviations of the counts (< .046) and of f, which is drawn for 4,000 texts of each next token (< .02)."""
-    p, q = torch.tensor([[0.5, 0.3, 0.15, 0.05], [0.2, 0.5, 0.1, 0.2]], dtype=torch.float64)
+    p, q = torch.tensor([[0.3, 0.3, 0.2, 0.2], [0.7, 0.2, 0.05, 0.05]], dtype=torch.float64)
     n, m, chance, counts = 3_000, 4_000, SeededChance(3), np.zeros(3)
     for _ in range(n):
         tokens, laws = [], []
@@ -67,7 +67,7 @@ def test_rank_acceptance_against_counted_draws(how):
     f = rank_acceptance(*alike, x, how, 3, np.random.default_rng(0), draws=1)
     found = (f[:, 0].reshape(4, m, 3).mean(1) * p.numpy()[:, None]).sum(0)
     assert found == pytest.approx(counts / n, abs=0.066)
-    assert found.sum() > 0.7  # three ranks accept most
+    assert found.sum() > 0.5
 
 
 def test_at_temperature_zero_siblings_without_replacement_are_points():
