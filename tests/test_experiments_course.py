@@ -184,7 +184,10 @@ def test_the_defaults_are_the_recipe_of_the_micro_that_ships():
     words = shlex.split(json.loads((WEIGHTS / "training.json").read_text())["command"])[2:]
     parser = argparse.ArgumentParser()
     train.add_arguments(parser)
-    shipped, default = vars(parser.parse_args(words)), vars(parser.parse_args([]))
+    asked = [parser.parse_args(given) for given in (words, [])]
+    for args in asked:
+        train.fill_shape(args)
+    shipped, default = map(vars, asked)
     told = {name for name in shipped if shipped[name] != default[name]}
     assert told <= {"seed", "autocast", "out", "block", "kv_heads"}
     assert (shipped["block"], shipped["kv_heads"]) == (shipped["context"], shipped["heads"])
