@@ -42,7 +42,7 @@ def lengths(records: list[dict]) -> Figure:
             axes.set_xlabel("share of the gap closed, %")
         panels[0].set_yticks(range(len(names)), names)
         panels[0].invert_yaxis()
-        panels[-1].legend(loc="lower right")
+        panels[0].legend(loc="lower left")
         return settled(figure)
 
 
