@@ -67,7 +67,7 @@ def exit_model(target: Transformer, layers: int, folder: Path) -> Transformer:
 def exit_draft(
     target: Transformer, spec: Spec, make: Callable[[Transformer, str], Draft]
 ) -> ModelDraft:
-    """The draft `exit:N` with the norm that ships, or `exit:DIR` with a folder's; as it stands or rounded to the format behind it.
+    """The target's first layers and a norm trained for their exit, as in `exit:2`, `exit:DIR` or `exit:2+rtn4`.
 
     Raises ValueError where the target has no such exit or none ships, FileFault where a norm belongs to another target or exit.
     """

@@ -48,7 +48,10 @@ class JacobiDraft(TextDraft):
 
 
 def jacobi_draft(target: Model, spec: Spec, make: Callable[..., Draft]) -> JacobiDraft:
-    """The draft `jacobi`. Raises ValueError where more was written."""
+    """The target's own answers to the last guesses, guessed again: fixed-point iteration (`jacobi`).
+
+    Raises ValueError where more was written.
+    """
     if spec.text != spec.name:
         raise ValueError(
             f"draft {spec.text!r}: {spec.name} takes nothing behind its name; gamma is the number of guesses"

@@ -36,7 +36,7 @@ def of_layers(
 def layers_draft(
     target: Transformer, spec: Spec, make: Callable[[Transformer, str], Draft]
 ) -> ModelDraft:
-    """The draft `layers:N,N,...`, as it stands or rounded to the format behind it.
+    """The target with only some of its layers, as in `layers:0,3` or `layers:0,2,3+rtn4`.
 
     Raises ValueError where the numbers are none of the target's layers in ascending order, or are all of them; as model_draft.
     """

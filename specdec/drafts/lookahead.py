@@ -132,7 +132,10 @@ class LookaheadDraft(TextDraft):
 
 
 def lookahead_draft(target: Model, spec: Spec, make: Callable[..., Draft]) -> LookaheadDraft:
-    """The draft `lookahead:w=5,n=4,g=5`. Raises ValueError naming the option that is wrong."""
+    """Runs that the target's own guesses left in a pool, tried beside a window of new guesses (`lookahead:w=5,n=4,g=5`).
+
+    Raises ValueError naming the option that is wrong.
+    """
     spec.refuse_format()
     options = spec.options(DEFAULTS)
     if options["n"] < 2:

@@ -31,7 +31,10 @@ WRITE = "write prune:0.5, prune:2:4, either with ,wanda, or prune:heads=2, prune
 def prune_draft(
     target: Transformer, spec: Spec, make: Callable[[Transformer, str], Draft]
 ) -> ModelDraft:
-    """The pruned copy that the spec names. Raises ValueError saying what would be right, or as format_for and sparse_model."""
+    """The target without its lightest weights, heads, neurons or layers, as in `prune:0.5,wanda+rtn4` or `prune:heads=2`.
+
+    Raises ValueError saying what would be right, or as format_for and sparse_model.
+    """
     kind, _, value = spec.argument.partition("=")
     if kind in STRUCTURES:
         return STRUCTURES[kind](target, spec, value)

@@ -52,7 +52,10 @@ class SharedDraft(ModelDraft):
 def shared_draft(
     target: Transformer, spec: Spec, make: Callable[[Transformer, str], Draft]
 ) -> SharedDraft:
-    """The draft `shared:NAME` around what `make` makes of NAME. Raises ValueError where that is no model of the target's shape."""
+    """A low-bit copy that reads the target's key-value cache instead of its own, as in `shared:rtn3`.
+
+    Raises ValueError where that is no model of the target's shape.
+    """
     name = spec.rest if spec.text.startswith("shared:") else ""
     if not name:
         raise ValueError(

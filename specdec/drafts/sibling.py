@@ -27,7 +27,7 @@ DISTILLED = "distilled"
 def sibling_draft(
     target: Transformer, spec: Spec, make: Callable[[Transformer, str], Draft]
 ) -> ModelDraft:
-    """The sibling of the spec's name, in 16 bits or in the format behind it.
+    """A smaller model of the target's kind (`pico`, `nano`, `mini`), trained alone or, as in `nano:distilled+rtn4`, from the target.
 
     Raises ValueError where the argument is neither `distilled` nor a folder; FileFault where the folder holds another model, or one that
     was distilled from another target.
