@@ -19,7 +19,7 @@ def acceptance_along(
 ) -> dict[str, np.ndarray]:
     """how -> f (texts, positions, RANKS) of `model` as the draft; p: the target's laws (texts, positions, V)."""
     from micro.chance import generator_for
-    from specdec.drafts.siblings import HOWS
+    from specdec.drafts.child_laws import HOWS
     from specdec.tree_replay import rank_acceptance
 
     q = setting.score(model, texts, temperature)

@@ -5,7 +5,7 @@ kept and that the token behind it is x, the chance that x is its accepted child 
 
     f(r, x) = A(r, x) / p(x),    A(r, x) = E over elder siblings of  [all of them refused] x min(p_r(x), q_r(x)),
 
-p_r and q_r being what p and q are behind those refusals (specdec/drafts/siblings.py); a point mass y has min(p_r, q_r) = p_r at y and 0
+p_r and q_r being what p and q are behind those refusals (specdec/drafts/child_laws.py); a point mass y has min(p_r, q_r) = p_r at y and 0
 elsewhere. Siblings are drawn anew behind every node, so this holds whatever the text does later, and a round is a walk down the
 shape: expected rounds and kept tokens follow by dynamic programming over start positions. The mean over elder siblings is taken over a few
 draws of them; all else is exact.

@@ -14,10 +14,10 @@ from micro.files import FileFault
 from micro.generate import generate as plain
 from micro.sampling import Sampling
 from specdec.drafts import measured
+from specdec.drafts.child_laws import HOWS, likeliest, next_child, remaining
 from specdec.drafts.measured import measured_shapes, read_measured, write_measured
 from specdec.drafts.model import ModelDraft
 from specdec.drafts.packed import model_draft
-from specdec.drafts.siblings import HOWS, likeliest, next_child, remaining
 from specdec.drafts.spec import Spec
 from specdec.drafts.tree import ModelTree, tree_draft
 from specdec.table import near

@@ -10,8 +10,8 @@ from experiments.exact_laws import target_law, walks
 from micro.chance import SeededChance
 from micro.sampling import Sampling
 from specdec.accept import token_rule
+from specdec.drafts.child_laws import HOWS, next_child
 from specdec.drafts.model import ModelDraft
-from specdec.drafts.siblings import HOWS, next_child
 from specdec.drafts.tree import ModelTree
 from specdec.proposal import Proposal
 from specdec.replay import acceptance_given_output, replay

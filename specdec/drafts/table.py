@@ -12,7 +12,7 @@ from torch import Tensor
 
 from micro.chance import Chance
 from micro.sampling import Sampling
-from specdec.drafts.siblings import remaining
+from specdec.drafts.child_laws import remaining
 from specdec.model import Model
 from specdec.proposal import Proposal, Step
 from specdec.table import TableModel, table_law

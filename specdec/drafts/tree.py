@@ -1,7 +1,7 @@
 """A model that drafts a token tree: one draft pass a level, all its nodes in it under a tree mask.
 
 `tree:HOW,SHAPE:INNER`, as in `tree:without,2x2x1:rtn3`: two children of the root, two of each of those, one of each of those.
-HOW is a name in specdec/drafts/siblings.py; INNER a draft that is a plain model. gamma is the budget of nodes: a smaller one keeps
+HOW is a name in specdec/drafts/child_laws.py; INNER a draft that is a plain model. gamma is the budget of nodes: a smaller one keeps
 the first gamma of the layout (specdec/trees.py), chain first, which is known before any draw. `tree:best,N:INNER` takes the tree of
 at most N nodes that promises the largest speed-up by the acceptance measured for INNER (specdec/drafts/measured.py).
 
@@ -20,9 +20,9 @@ from torch import Tensor
 from micro.chance import Chance
 from micro.model import Transformer
 from micro.sampling import Sampling
+from specdec.drafts.child_laws import HOWS, next_child
 from specdec.drafts.measured import measured_shapes
 from specdec.drafts.model import ModelDraft
-from specdec.drafts.siblings import HOWS, next_child
 from specdec.drafts.spec import Spec
 from specdec.model import Model
 from specdec.proposal import Proposal, Step
