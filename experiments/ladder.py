@@ -39,6 +39,7 @@ def run(args: argparse.Namespace) -> int:
     from experiments import ladder_run
     from experiments.ladder_rates import rung
     from experiments.ladder_table import as_json, as_text, winners_table
+    from experiments.plot import quiet_matplotlib, write_figures
     from experiments.prompts import load_prompts
     from experiments.runner import measure
     from experiments.setting import Setting
@@ -65,7 +66,12 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(as_json(rungs), allow_nan=False))
     else:
         print(winners_table(rungs) if args.markdown else as_text(rungs))
-    draw(records, args.out)
+    with quiet_matplotlib():
+        from experiments.error_laws import error_laws
+        from experiments.frontier import frontier
+
+        figures = {"frontier": frontier, "error-laws": error_laws}
+        write_figures(figures, records, args.out, "selfdraft run ladder")
     print(
         f"Measured {measured} formats, {len(records) - measured} were on record. Records and figures: {args.out}/",
         file=sys.stderr if args.json or args.markdown else sys.stdout,
@@ -98,22 +104,3 @@ def points_of(names: str) -> list[dict]:
     if not chosen:
         raise ValueError("--only names no format; give some, as in --only rtn4,rtn3")
     return [{"draft": name} for name in dict.fromkeys(chosen)]
-
-
-def draw(records: list[dict], out: Path) -> None:
-    """The figures of these records. What goes wrong is said and loses no record."""
-    from experiments.plot import quiet_matplotlib, write_figure
-
-    with quiet_matplotlib():
-        from experiments.error_laws import error_laws
-        from experiments.frontier import frontier
-
-        for name, figure in (("frontier", frontier), ("error-laws", error_laws)):
-            try:
-                write_figure(name, figure(records), out)
-            except Exception as error:
-                print(
-                    f"selfdraft run ladder: the figure {name} failed ({type(error).__name__}: {error}); "
-                    f"the records in {out} are complete",
-                    file=sys.stderr,
-                )

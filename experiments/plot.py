@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,6 +65,21 @@ def draw_all(store: Store, out: Path) -> list[Path]:
 
         found = store.of(estimate.NAME)
         return [p for name, draw in FIGURES.items() for p in write_figure(name, draw(found), out)]
+
+
+def write_figures(
+    figures: dict[str, Callable[[list[dict]], Figure]], records: list[dict], out: Path, command: str
+) -> None:
+    """Each figure of these records. What goes wrong is said, naming `command`, and loses no record."""
+    for name, figure in figures.items():
+        try:
+            write_figure(name, figure(records), out)
+        except Exception as error:
+            print(
+                f"{command}: the figure {name} failed ({type(error).__name__}: {error}); "
+                f"the records in {out} are complete",
+                file=sys.stderr,
+            )
 
 
 def write_figure(name: str, figure: Figure, out: Path) -> list[Path]:

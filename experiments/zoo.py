@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from experiments import zoo_run
     from experiments.ladder_run import halves, thinned
+    from experiments.plot import quiet_matplotlib, write_figures
     from experiments.prompts import load_prompts
     from experiments.runner import measure
     from experiments.setting import Setting
@@ -62,7 +63,10 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(as_json(records), allow_nan=False))
     else:
         print(as_markdown(records) if args.markdown else as_text(records))
-    draw(records, args.out)
+    with quiet_matplotlib():
+        from experiments.zoo_figures import FIGURES
+
+        write_figures(FIGURES, records, args.out, "selfdraft run zoo")
     print(
         f"Measured {measured} points, {len(records) - measured} were on record. Records and figures: {args.out}/",
         file=sys.stderr if args.json or args.markdown else sys.stdout,
@@ -79,21 +83,3 @@ def points_of(specs: list[str]) -> list[dict]:
         if spec not in ZOO:
             raise ValueError(f"--only {spec}: not in the zoo, which holds {', '.join(ZOO)}")
     return [point for point in POINTS if not specs or point["draft"] in specs]
-
-
-def draw(records: list[dict], out: Path) -> None:
-    """The figures of these records. What goes wrong is said and loses no record."""
-    from experiments.plot import quiet_matplotlib, write_figure
-
-    with quiet_matplotlib():
-        from experiments.zoo_figures import FIGURES
-
-        for name, figure in FIGURES.items():
-            try:
-                write_figure(name, figure(records), out)
-            except Exception as error:
-                print(
-                    f"selfdraft run zoo: the figure {name} failed ({type(error).__name__}: {error}); "
-                    f"the records in {out} are complete",
-                    file=sys.stderr,
-                )
