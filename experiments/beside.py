@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:  # these import torch, which tables and figures need not wait for
+    from experiments.prompts import Prompt
     from experiments.setting import Setting
-    from specdec.record import Generation, Totals
+    from specdec.drafts.base import Draft
+    from specdec.record import Generation, Round, Totals
 
 COUNTS = ("rounds", "checked", "accepted", "full_rounds")
 
@@ -24,14 +26,11 @@ def beside(
 ) -> dict[str, dict[str, list[float]]]:
     """{"loop": counts, "replay": expected counts}, one entry a text, of the prompts `rows` of the setting.
 
-    Only rounds that start inside the window count, whole. Without lanes: nothing is compared bit for bit here.
+    Only rounds that start inside the window count, whole.
     """
     import torch
 
     from experiments.setting import Texts
-    from micro.sampling import Sampling
-    from specdec.accept import chance_for
-    from specdec.decode import generate
     from specdec.drafts.model import ModelDraft
     from specdec.replay_rules import replay_rule
 
@@ -40,19 +39,7 @@ def beside(
         ModelDraft(copy.module, copy.bytes_per_pass),
         [setting.prompts[i] for i in rows],
     )
-    made = [
-        generate(
-            setting.model,
-            draft,
-            prompt.tokens,
-            max_new_tokens=setting.window + gamma,
-            gamma=gamma,
-            sampling=Sampling(temperature),
-            chance=chance_for(rule, seed, prompt.id),
-            rule=rule,
-        )
-        for prompt in prompts
-    ]
+    made = [decode(setting, draft, prompt, gamma, seed, temperature, rule) for prompt in prompts]
     tokens = torch.tensor([one.tokens for one in made])
     blank = torch.empty(*tokens.shape, setting.model.vocab)
     texts = Texts(tokens, blank, torch.tensor(list(rows)))
@@ -67,16 +54,48 @@ def beside(
     }
 
 
-def inside(generation: Generation, window: int) -> Totals:
-    """Totals of the rounds that start in the first `window` new tokens."""
-    from specdec.record import Totals
+def decode(
+    setting: Setting,
+    draft: Draft,
+    prompt: Prompt,
+    gamma: int,
+    seed: int,
+    temperature: float,
+    rule: str = "token",
+) -> Generation:
+    """A text of the real loop, so long that every round that starts in the window is whole. Without lanes: nothing is compared bit
+    for bit here."""
+    from micro.sampling import Sampling
+    from specdec.accept import chance_for
+    from specdec.decode import generate
 
+    return generate(
+        setting.model,
+        draft,
+        prompt.tokens,
+        max_new_tokens=setting.window + gamma,
+        gamma=gamma,
+        sampling=Sampling(temperature),
+        chance=chance_for(rule, seed, prompt.id),
+        rule=rule,
+    )
+
+
+def rounds_inside(generation: Generation, window: int) -> list[Round]:
+    """The rounds that start in the first `window` new tokens."""
     start, kept = 0, []
     for one in generation.rounds:
         if start < window:
             kept.append(one)
         start += len(one.emitted)
-    return Totals.of(kept)
+    return kept
+
+
+def inside(generation: Generation, window: int) -> Totals:
+    """Totals of the rounds that start in the first `window` new tokens."""
+    from specdec.record import Totals
+
+    return Totals.of(rounds_inside(generation, window))
 
 
 @dataclass(frozen=True)

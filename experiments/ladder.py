@@ -13,7 +13,14 @@ import json
 import sys
 from pathlib import Path
 
-from experiments.options import add_model, add_prompts, add_threads, add_window, set_threads, whole
+from experiments.options import (
+    add_every,
+    add_model,
+    add_prompts,
+    add_threads,
+    add_window,
+    set_threads,
+)
 from experiments.paths import RESULTS
 
 
@@ -25,8 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", metavar="NAME,...",
                         help="measure these formats alone, of the ladder or not")  # fmt: skip
     add_window(parser)
-    parser.add_argument("--every", type=whole(1, 8), default=1, metavar="N",
-                        help="use every N-th prompt of each plate: faster, wider intervals (default: 1)")  # fmt: skip
+    add_every(parser, 1)
     parser.add_argument("--fresh", action="store_true", help="measure again what is recorded")
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--json", action="store_true", help="print the table as one JSON object")
@@ -43,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     from experiments.prompts import load_prompts
     from experiments.runner import measure
     from experiments.setting import Setting
-    from experiments.store import Store
+    from experiments.store import open_store
 
     set_threads(args.threads)
     setting = Setting(
@@ -57,9 +63,7 @@ def run(args: argparse.Namespace) -> int:
     setting.check()
     ladder_run.halves(setting)
     points = points_of(args.only) if args.only else found_points()
-    store = Store(args.out)
-    for note in store.notes:
-        print(f"selfdraft run ladder: {note}", file=sys.stderr)
+    store = open_store(args.out, "run ladder")
     records, measured = measure(ladder_run, setting, store, args.fresh, points)
     rungs = [rung(record) for record in records]
     if args.json:

@@ -53,16 +53,14 @@ def _run(args: argparse.Namespace) -> int:
     from experiments.lanes_table import lines, report
     from experiments.prompts import load_prompts
     from experiments.runner import measure
-    from experiments.store import Store
+    from experiments.store import open_store
     from specdec.drafts import make_draft
 
     prompts = load_prompts(args.prompts)
     setting = lanes_study.LaneSetting(args.model, prompts, new_tokens=args.tokens, repeats=args.repeats)  # fmt: skip
     model = setting.model
     setting.prompts = lanes_study.starts(prompts, args.texts, args.tokens, model.context)
-    store = Store(args.out)
-    for note in store.notes:
-        print(f"selfdraft run lanes: {note}", file=sys.stderr)
+    store = open_store(args.out, "run lanes")
     controls = noticed(model, make_draft(model, lanes_study.DRAFT), setting.prompts[0].tokens)
     records, ran = measure(lanes_study, setting, store, args.fresh)
     costs, timed = measure(lanes_cost, setting, store, args.fresh)

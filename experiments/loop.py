@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     from experiments.prompts import load_prompts
     from experiments.runner import measure
     from experiments.setting import Setting
-    from experiments.store import Store
+    from experiments.store import open_store
 
     set_threads(args.threads)
     setting = Setting(
@@ -61,9 +61,7 @@ def run(args: argparse.Namespace) -> int:
         rule=rule,
     )
     setting.check()
-    store = Store(args.out)
-    for note in store.notes:
-        print(f"selfdraft run loop: {note}", file=sys.stderr)
+    store = open_store(args.out, "run loop")
     records, _ = measure(loop_run, setting, store, args.fresh)
     found = points(records)
     print(json.dumps(found, allow_nan=False) if args.json else "\n".join(lines(found)))

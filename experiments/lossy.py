@@ -13,7 +13,14 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.options import add_model, add_prompts, add_threads, add_window, set_threads, whole
+from experiments.options import (
+    add_every,
+    add_model,
+    add_prompts,
+    add_threads,
+    add_window,
+    set_threads,
+)
 from experiments.paths import RESULTS
 
 if TYPE_CHECKING:
@@ -32,8 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_prompts(parser)
     add_window(parser)
-    parser.add_argument("--every", type=whole(1, 8), default=8, metavar="N",
-                        help="use every N-th prompt of each plate (default: 8, the first of each)")  # fmt: skip
+    add_every(parser, 8)
     parser.add_argument("--out", type=Path, default=RESULTS / "lossy", metavar="DIR",
                         help="folder of records (default: %(default)s)")  # fmt: skip
     add_threads(parser)

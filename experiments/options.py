@@ -59,9 +59,15 @@ def add_prompts(parser: argparse.ArgumentParser) -> None:
                         help="JSONL with id, kind and text (default: the course's)")  # fmt: skip
 
 
-def add_window(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--window", type=whole(16, 256), default=64, metavar="N",
-                        help="start positions counted behind each prompt (default: 64)")  # fmt: skip
+def add_window(parser: argparse.ArgumentParser, default: int = 64, least: int = 16) -> None:
+    parser.add_argument("--window", type=whole(least, 256), default=default, metavar="N",
+                        help="start positions counted behind each prompt (default: %(default)s)")  # fmt: skip
+
+
+def add_every(parser: argparse.ArgumentParser, default: int) -> None:
+    """For experiments whose prompts ladder_run.thinned takes."""
+    parser.add_argument("--every", type=whole(1, 8), default=default, metavar="N",
+                        help="use every N-th prompt of each plate: faster, wider intervals (default: %(default)s)")  # fmt: skip
 
 
 def add_sampling(parser: argparse.ArgumentParser, temperature: float = 1.0) -> None:

@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     from experiments.prompts import load_prompts
     from experiments.runner import measure
     from experiments.setting import Setting
-    from experiments.store import Store
+    from experiments.store import open_store
     from experiments.stream_text import colours_wanted
     from micro.files import write_atomically
 
@@ -74,9 +74,7 @@ def run(args: argparse.Namespace) -> int:
         rule=check_rule(args.rule),
     )
     setting.check()
-    store = Store(out)
-    for note in store.notes:
-        print(f"selfdraft plate: {note}", file=sys.stderr)
+    store = open_store(out, "plate")
     runs, ran = measure(plate_run, setting, store, args.fresh)
     estimates, estimated = measure(estimate, setting, store, args.fresh)
     recorded, stepped = measure(rounds_run, setting, store, args.fresh)

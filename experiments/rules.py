@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     from experiments.rules_table import as_json, faults, lines, rows
     from experiments.runner import measure
     from experiments.setting import Setting
-    from experiments.store import Store
+    from experiments.store import open_store
 
     set_threads(args.threads)
     setting = Setting(
@@ -54,9 +54,7 @@ def run(args: argparse.Namespace) -> int:
         most_gamma=args.most_gamma,
     )
     setting.check()
-    store = Store(args.out)
-    for note in store.notes:
-        print(f"selfdraft run rules: {note}", file=sys.stderr)
+    store = open_store(args.out, "run rules")
     records, ran = measure(rules_run, setting, store, args.fresh)
     found = rows(records)
     print(json.dumps(as_json(found), allow_nan=False) if args.json else "\n".join(lines(found)))

@@ -13,7 +13,7 @@ import json
 import sys
 from pathlib import Path
 
-from experiments.options import add_model, add_prompts, add_threads, set_threads, whole
+from experiments.options import add_every, add_model, add_prompts, add_threads, set_threads
 from experiments.paths import REFERENCE, RESULTS
 
 
@@ -22,8 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_prompts(parser)
     parser.add_argument("--out", type=Path, default=RESULTS / "sensitivity", metavar="DIR",
                         help="folder of records, figure and mixes (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--every", type=whole(1, 8), default=2, metavar="N",
-                        help="use every N-th prompt of each plate (default: %(default)s)")  # fmt: skip
+    add_every(parser, 2)
     parser.add_argument("--reference", action="store_true",
                         help="write the mixes that the ladder of this repository measures")  # fmt: skip
     parser.add_argument("--no-search", action="store_true", help="leave the search for mixes out")

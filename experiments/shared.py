@@ -12,7 +12,14 @@ import json
 import sys
 from pathlib import Path
 
-from experiments.options import add_model, add_prompts, add_threads, add_window, set_threads, whole
+from experiments.options import (
+    add_every,
+    add_model,
+    add_prompts,
+    add_threads,
+    add_window,
+    set_threads,
+)
 from experiments.paths import RESULTS
 
 
@@ -22,8 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, default=RESULTS / "shared", metavar="DIR",
                         help="folder of records and figure (default: %(default)s)")  # fmt: skip
     add_window(parser)
-    parser.add_argument("--every", type=whole(1, 8), default=1, metavar="N",
-                        help="use every N-th prompt of each plate: faster, wider intervals (default: 1)")  # fmt: skip
+    add_every(parser, 1)
     parser.add_argument("--fresh", action="store_true", help="measure again what is recorded")
     parser.add_argument("--json", action="store_true", help="print the table as JSON instead")
     add_threads(parser)
@@ -37,16 +43,14 @@ def run(args: argparse.Namespace) -> int:
     from experiments.runner import measure
     from experiments.setting import Setting
     from experiments.shared_table import as_json, lines
-    from experiments.store import Store
+    from experiments.store import open_store
 
     set_threads(args.threads)
     prompts = thinned(load_prompts(args.prompts), args.every)
     setting = Setting(args.model, prompts, window=args.window, most_gamma=shared_run.GAMMA)
     setting.check()
     halves(setting)
-    store = Store(args.out)
-    for note in store.notes:
-        print(f"selfdraft run shared: {note}", file=sys.stderr)
+    store = open_store(args.out, "run shared")
     records, ran = measure(shared_run, setting, store, args.fresh)
     if args.json:
         print(json.dumps(as_json(records), allow_nan=False))

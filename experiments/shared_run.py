@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from experiments.beside import decode, rounds_inside
 from experiments.ladder_run import halves
 
 if TYPE_CHECKING:  # these import torch, which figures and tables need not wait for
-    from experiments.prompts import Prompt
     from experiments.setting import Setting
-    from specdec.drafts.base import Draft
-    from specdec.record import Round
 
 NAME = "shared"
 VERSION = 1
@@ -47,7 +45,8 @@ def run(point: dict, setting: Setting) -> dict:
     draft = make_draft(setting.model, prefix + point["draft"])
     prompts = [setting.prompts[i] for i in halves(setting)[1]]
     setting.progress(f"{prefix}{point['draft']} at T = {point['temperature']:g}")
-    rounds = [_rounds(draft, prompt, point["temperature"], setting) for prompt in prompts]
+    made = (decode(setting, draft, prompt, GAMMA, SEED, point["temperature"]) for prompt in prompts)
+    rounds = [rounds_inside(one, setting.window) for one in made]
     context = setting.mean_context
     kept = GAMMA + (context if point["cache"] == "own" else 0)  # entries of a cache, at most
     return {
@@ -67,29 +66,6 @@ def run(point: dict, setting: Setting) -> dict:
             "cache_kept": setting.model.cache_bytes(kept),
         },
     }
-
-
-def _rounds(draft: Draft, prompt: Prompt, temperature: float, setting: Setting) -> list[Round]:
-    """Those that start in the window."""
-    from micro.chance import SeededChance
-    from micro.sampling import Sampling
-    from specdec.decode import rounds
-
-    kept, emitted = [], 0
-    for one, _ in rounds(
-        setting.model,
-        draft,
-        prompt.tokens,
-        max_new_tokens=setting.window + GAMMA,
-        gamma=GAMMA,
-        sampling=Sampling(temperature),
-        chance=SeededChance(SEED, prompt.id),
-    ):
-        kept.append(one)
-        emitted += len(one.emitted)
-        if emitted >= setting.window:
-            break
-    return kept
 
 
 def at_places(counts: Sequence[int]) -> list[int]:

@@ -13,6 +13,7 @@ import json
 import os
 import platform
 import subprocess
+import sys
 import time
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -72,6 +73,14 @@ def processor() -> str:
     except (OSError, IndexError):
         names = []
     return (names or [platform.processor() or "unknown processor"])[0]
+
+
+def open_store(folder: Path, command: str) -> Store:
+    """The folder's records; what was passed over in reading is told on stderr. Raises as Store."""
+    store = Store(folder)
+    for note in store.notes:
+        print(f"selfdraft {command}: {note}", file=sys.stderr)
+    return store
 
 
 @dataclass

@@ -14,7 +14,14 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from experiments.options import add_model, add_prompts, add_threads, set_threads, whole
+from experiments.options import (
+    add_every,
+    add_model,
+    add_prompts,
+    add_threads,
+    add_window,
+    set_threads,
+)
 from experiments.paths import RESULTS
 
 
@@ -23,10 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_prompts(parser)
     parser.add_argument("--out", type=Path, default=RESULTS / "trees", metavar="DIR",
                         help="folder of records and figure (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--window", type=whole(8, 256), default=48, metavar="N",
-                        help="start positions counted behind each prompt (default: 48)")  # fmt: skip
-    parser.add_argument("--every", type=whole(1, 8), default=2, metavar="N",
-                        help="use every N-th prompt of each plate (default: 2)")  # fmt: skip
+    add_window(parser, 48, least=8)
+    add_every(parser, 2)
     parser.add_argument("--write", action="store_true",
                         help="write the measured acceptance where tree:best reads it")  # fmt: skip
     parser.add_argument("--fresh", action="store_true", help="measure again what is recorded")
@@ -41,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     from experiments.prompts import load_prompts
     from experiments.runner import measure
     from experiments.setting import Setting
-    from experiments.store import Store
+    from experiments.store import open_store
     from experiments.trees_table import lines, rows_of
 
     set_threads(args.threads)
@@ -49,9 +54,7 @@ def run(args: argparse.Namespace) -> int:
                       seeds=(1,), most_gamma=max(trees_run.WIDTHS))  # fmt: skip
     setting.check()
     halves(setting)
-    store = Store(args.out)
-    for note in store.notes:
-        print(f"selfdraft run trees: {note}", file=sys.stderr)
+    store = open_store(args.out, "run trees")
     records, ran = measure(trees_run, setting, store, args.fresh)
     if args.json:
         print(json.dumps([asdict(row) for row in rows_of(records)], allow_nan=False))

@@ -13,7 +13,14 @@ import json
 import sys
 from pathlib import Path
 
-from experiments.options import add_model, add_prompts, add_threads, add_window, set_threads, whole
+from experiments.options import (
+    add_every,
+    add_model,
+    add_prompts,
+    add_threads,
+    add_window,
+    set_threads,
+)
 from experiments.paths import RESULTS
 
 
@@ -25,8 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", metavar="SPEC", action="append", default=[],
                         help="measure this draft of the zoo alone; may be given more than once")  # fmt: skip
     add_window(parser)
-    parser.add_argument("--every", type=whole(1, 8), default=3, metavar="N",
-                        help="use every N-th prompt of each plate (default: 3, some 70 prompts)")  # fmt: skip
+    add_every(parser, 3)
     parser.add_argument("--fresh", action="store_true", help="measure again what is recorded")
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--json", action="store_true", help="print the table as one JSON object")
@@ -42,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     from experiments.prompts import load_prompts
     from experiments.runner import measure
     from experiments.setting import Setting
-    from experiments.store import Store
+    from experiments.store import open_store
     from experiments.zoo_table import as_json, as_markdown, as_text
 
     set_threads(args.threads)
@@ -55,9 +61,7 @@ def run(args: argparse.Namespace) -> int:
     )
     setting.check()
     halves(setting)
-    store = Store(args.out)
-    for note in store.notes:
-        print(f"selfdraft run zoo: {note}", file=sys.stderr)
+    store = open_store(args.out, "run zoo")
     records, measured = measure(zoo_run, setting, store, args.fresh, points_of(args.only))
     if args.json:
         print(json.dumps(as_json(records), allow_nan=False))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments.beside import inside
+from experiments.beside import decode, inside
 from experiments.ladder_run import halves
 from experiments.zoo_points import ZOO
 
@@ -150,32 +150,12 @@ def with_bytes(totals: Totals, bytes_per_pass: int) -> Totals:
 
 def looped(draft: Draft, temperature: float, setting: Setting) -> Measure:
     """Counts of the real loop, prompt by prompt."""
-    return lambda half, budget: decoded(
-        draft, temperature, budget, [setting.prompts[i] for i in half], setting
-    )
 
+    def measure(half: np.ndarray, budget: int) -> list[Totals]:
+        made = (decode(setting, draft, setting.prompts[i], budget, SEED, temperature) for i in half)
+        return [inside(one, setting.window) for one in made]
 
-def decoded(draft, temperature: float, budget: int, prompts, setting: Setting) -> list[Totals]:
-    """Totals of each prompt's rounds that start in the window. Without lanes: nothing is compared bit for bit here."""
-    from micro.chance import SeededChance
-    from micro.sampling import Sampling
-    from specdec.decode import generate
-
-    return [
-        inside(
-            generate(
-                setting.model,
-                draft,
-                prompt.tokens,
-                max_new_tokens=setting.window + budget,
-                gamma=budget,
-                sampling=Sampling(temperature),
-                chance=SeededChance(SEED, prompt.id),
-            ),
-            setting.window,
-        )
-        for prompt in prompts
-    ]
+    return measure
 
 
 def best(tried: dict[int, Totals], target_bytes: int) -> int:

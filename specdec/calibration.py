@@ -5,22 +5,20 @@ So a draft that is made with inputs in view has seen no prompt, and no plate tha
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import torch
 from torch import Tensor
 
 from micro.model import Transformer
-from micro.text import as_tokens, read_course
+from micro.text import as_tokens
 from quant.moments import input_moments
+from specdec.course import held_in
 
-DATA = Path(__file__).resolve().parents[1] / "data"
 WINDOWS, BATCH, LONGEST = 16, 8, 512
 
 
 def calibration_windows(context: int) -> Tensor:
     """(WINDOWS, context) bytes of the training plates. Raises FileFault where the course cannot be read."""
-    tokens = as_tokens(read_course(DATA).joined("train"))
+    tokens = as_tokens(held_in())
     starts = torch.linspace(0, len(tokens) - context, WINDOWS).long().tolist()
     return torch.stack([tokens[start : start + context] for start in starts])
 

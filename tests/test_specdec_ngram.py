@@ -12,9 +12,10 @@ from micro.files import FileFault
 from micro.generate import generate as plain
 from micro.sampling import Sampling
 from micro.text import read_course
+from specdec.course import DATA
 from specdec.decode import generate
 from specdec.drafts import make_draft
-from specdec.drafts.ngram import DATA, NGram, NGramDraft, counted
+from specdec.drafts.ngram import NGram, NGramDraft, counted
 from specdec.table import random_model
 
 ABAB = bytes([0, 1, 0, 1])

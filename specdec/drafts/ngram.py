@@ -24,13 +24,13 @@ from torch import Tensor
 
 from micro.chance import Chance
 from micro.sampling import Sampling
-from micro.text import read_course, read_texts
+from micro.text import read_texts
+from specdec.course import held_in
 from specdec.drafts.spec import Spec
 from specdec.drafts.table import TextDraft
 from specdec.model import Model
 from specdec.proposal import Proposal
 
-DATA = Path(__file__).resolve().parents[2] / "data"
 DEFAULT = 5  # of orders 1 to 8 the one that predicts the course's validation plates best: 2.09 bits a byte
 LONGEST = 8  # bytes of an n-gram: one 64-bit number while it is counted
 
@@ -145,8 +145,8 @@ class NGramDraft(TextDraft):
 @lru_cache
 def counted(order: int, path: str) -> NGram:
     """n-grams of the course's training plates, or of a file's or folder's text; once a process. Raises FileFault naming what is wrong."""
-    corpus = read_texts([Path(path)], block=1) if path else read_course(DATA)
-    return NGram(corpus.joined("train"), order)
+    text = read_texts([Path(path)], block=1).joined("train") if path else held_in()
+    return NGram(text, order)
 
 
 def ngram_draft(target: Model, spec: Spec, make: Callable) -> NGramDraft:
