@@ -17,9 +17,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-Watch = Callable[
-    [Tensor, int], bool
-]  # (the law (V,) a token was drawn from, the token) -> end here?
+# (the law (V,) that a token was drawn from, the token) -> end here?
+Watch = Callable[[Tensor, int], bool]
 
 
 class Stop(Protocol):
