@@ -22,7 +22,7 @@ from micro.checkpoint import load_model
 from micro.model import Transformer
 from micro.sizes import SIZES
 from specdec.distilling import DistilConfig
-from specdec.drafts.tuned import fingerprint
+from specdec.drafts.shipped import fingerprint
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -19,7 +19,7 @@ from experiments.quantize import check_out
 from experiments.teaching import OPTIONS, add_teaching, carry_out, chosen, read_corpus, spelled
 from experiments.tune_text import TextPlan
 from micro.checkpoint import load_model
-from specdec.drafts.tuned import fingerprint
+from specdec.drafts.shipped import fingerprint
 from specdec.head_training import STUDENTS, HeadConfig
 
 # kind -> what is computed where an option of OWN says nothing else; steps take the minutes that tuning rtn3 takes

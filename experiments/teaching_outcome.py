@@ -13,7 +13,7 @@ from experiments.store import environment
 from experiments.teaching import Asked
 from experiments.training_log import TrainingLog, save_figure
 from micro.files import write_json
-from specdec.drafts.tuned import fingerprint
+from specdec.drafts.shipped import fingerprint
 
 
 def settle(

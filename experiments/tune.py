@@ -19,7 +19,7 @@ from experiments.tune_outcome import Tuning, finish
 from experiments.tune_text import TextPlan
 from micro.checkpoint import load_model
 from quant.formats import parse_format
-from specdec.drafts.tuned import fingerprint
+from specdec.drafts.shipped import fingerprint
 from specdec.tuning import TuneConfig
 
 TUNING = {

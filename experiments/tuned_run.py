@@ -40,8 +40,8 @@ class TunedDrafts:
         return self.folder / f"{draft}-seed-{seed}"
 
     def identity(self, point: dict, setting: Setting) -> dict:
+        from specdec.drafts.shipped import fingerprint
         from specdec.drafts.stored import read_quantized
-        from specdec.drafts.tuned import fingerprint
 
         content = None
         if point["seed"] != UNTUNED:

@@ -10,7 +10,7 @@ from experiments.__main__ import main
 from micro.checkpoint import load_model, save_model
 from micro.tensors import load_tensors
 from specdec.drafts import make_draft
-from specdec.drafts.tuned import fingerprint
+from specdec.drafts.shipped import fingerprint
 from tests.byte_model import byte_model
 
 SMALL = ["--steps", "4", "--batch", "4", "--block", "24", "--opening", "8", "--own-texts", "5", "--validation-texts", "3",

@@ -17,8 +17,7 @@ from micro.text import as_tokens
 from micro.train import train
 from specdec.distilling import OwnText, write_own_text
 from specdec.drafts import make_draft
-from specdec.drafts.head_folder import TRAINED
-from specdec.drafts.tuned import fingerprint
+from specdec.drafts.shipped import TRAINED, fingerprint
 from specdec.head_training import STUDENTS, HeadConfig, HeadTrainer
 from specdec.tuning_losses import LOSSES, overlap
 from tests.byte_model import byte_model

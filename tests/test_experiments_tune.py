@@ -21,8 +21,8 @@ from micro.text import as_tokens
 from quant.formats import parse_format
 from quant.model import quantize_model
 from specdec.drafts import make_draft, tuned
+from specdec.drafts.shipped import fingerprint
 from specdec.drafts.stored import load_quantized
-from specdec.drafts.tuned import fingerprint
 from tests.byte_model import byte_model
 
 SMALL = ["--steps", "4", "--batch", "4", "--block", "24", "--opening", "8", "--own-texts", "5", "--validation-texts", "3",

@@ -19,7 +19,7 @@ from specdec.distilling import DistilConfig, Distiller, write_own_text
 from specdec.drafts import make_draft
 from specdec.drafts.exits import ExitNorm, save_exit
 from specdec.drafts.layers import of_layers
-from specdec.drafts.tuned import fingerprint
+from specdec.drafts.shipped import fingerprint
 from specdec.tuning_losses import Schedule
 
 # D 32, inner 32, 3 layers: a layer has 4 x 32^2 + 3 x 32 x 32 + 2 x 32 numbers

@@ -15,7 +15,7 @@ from quant.sparse import place_bytes, sparsify
 from specdec.calibration import calibrated, read_windows
 from specdec.decode import generate
 from specdec.drafts import make_draft
-from specdec.drafts.tuned import fingerprint
+from specdec.drafts.shipped import fingerprint
 from specdec.structure import head_worth, layer_worth, neuron_worth, without_heads, without_neurons
 
 # D 32, M 64, 4 heads of 8, 3 layers, all bytes: embedding 256 x 32; of a layer 4 matrices 32 x 32 and 3 of 2,048 numbers

@@ -16,7 +16,7 @@ from micro.sampling import Sampling
 from micro.sizes import SIZES
 from specdec.decode import generate
 from specdec.drafts import make_draft
-from specdec.drafts.tuned import TRAINED, fingerprint
+from specdec.drafts.shipped import TRAINED, fingerprint
 from tests.byte_model import byte_model
 
 TARGET = byte_model()

@@ -61,8 +61,9 @@ class CascadeDraft:
     """A chain that `larger`'s model would draft, made by speculating with `smaller`, `block` tokens at once.
 
     block: None is 4, or 1 where the smaller is a model that reads half of the larger's bytes or more: then four at once cost more
-    than they bring; a cascade's are read by far fewer passes (experiments/LOG.md, 2026-11-30). smaller: one whose commit is among TEXT_ALONE. bytes_per_pass is the larger's; what all levels read is told by each proposal,
-    as its passes are. `cache`, the larger's, may be read between rounds.
+    than they bring; a cascade's are read by far fewer passes (experiments/LOG.md, 2026-11-30). smaller: one whose commit is
+    among TEXT_ALONE. bytes_per_pass is the larger's; what all levels read is told by each proposal, as its passes are.
+    `cache`, the larger's, may be read between rounds.
     """
 
     def __init__(self, smaller: Draft, larger: ModelDraft, block: int | None = None) -> None:

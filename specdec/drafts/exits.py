@@ -23,8 +23,8 @@ from micro.tensors import SINGLE, load_folder, save_tensors
 from specdec.drafts.base import Draft
 from specdec.drafts.layers import of_layers, shared_or_packed
 from specdec.drafts.model import ModelDraft
+from specdec.drafts.shipped import TRAINED, check_trained
 from specdec.drafts.spec import Spec
-from specdec.drafts.tuned import TRAINED, check_target
 
 NAME = "norm.weight"
 
@@ -88,5 +88,5 @@ def exit_draft(
             raise ValueError(
                 f"draft {spec.text!r}: no such exit ships; {how} makes one, and exit:DIR names it"
             )
-    check_target(folder, target, how)
+    check_trained(folder, target, how)
     return shared_or_packed(exit_model(target, layers, folder), spec, target.config.hidden_size)

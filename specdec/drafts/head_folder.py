@@ -20,10 +20,9 @@ from micro.tensors import SINGLE, load_folder, save_tensors
 from quant.bytes import pass_bytes, unique_parameters
 from quant.model import quantize_model
 from specdec.drafts.packed import format_for
+from specdec.drafts.shipped import TRAINED, check_target, fingerprint
 from specdec.drafts.spec import Spec
-from specdec.drafts.tuned import fingerprint
 
-TRAINED = Path(__file__).parent / "trained"
 STORED = torch.bfloat16
 
 Make = Callable[[Transformer, int], nn.Module]  # target, depth -> heads of its sizes
@@ -80,10 +79,8 @@ def read_heads(folder: Path, kind: str, target: Transformer, make: Make) -> nn.M
     depth = raw.get("depth")
     if raw.get("heads") != kind or type(depth) is not int or not 1 <= depth <= 64:
         raise FileFault(f"{path} does not describe {kind} heads; {how}")
-    if raw.get("target") != (own := fingerprint(target)):
-        raise FileFault(
-            f"{path}: these heads were trained for the target {raw.get('target')}, this is {own}; {how} (--model names the target)"
-        )
+    what, where = f"{path}: these heads were trained", f"{how} (--model names the target)"
+    check_target(what, raw.get("target"), target, where)
     heads = make(target, depth)
     tensors, _ = load_folder(folder, ((n, p.shape) for n, p in heads.named_parameters()))
     for name, tensor in tensors.items():

@@ -12,10 +12,10 @@ from pathlib import Path
 from micro.files import FileFault, read_json, write_json
 from micro.model import Transformer
 from quant.bytes import pass_bytes
-from specdec.drafts.tuned import fingerprint
+from specdec.drafts.shipped import TRAINED, check_target, fingerprint
 from specdec.trees import Acceptance, Shape, best_plan
 
-FOLDER = Path(__file__).parent / "trained" / "trees"
+FOLDER = TRAINED / "trees"
 
 
 def write_measured(
@@ -38,17 +38,14 @@ def read_measured(draft: str, target: Transformer) -> tuple[str, dict[float, Acc
             f"give a shape, as in tree:without,2x2x1:{draft}"
         )
     path = FOLDER / f"{draft}.json"
-    raw, own = read_json(path), fingerprint(target)
+    raw = read_json(path)
     try:
         made_for, how = raw["target"], raw["how"]
         found = {float(t): rows for t, rows in raw["temperatures"].items()}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FileFault(f"{path} is no table of acceptance: {error}") from error
-    if made_for != own:
-        raise FileFault(
-            f"{path} was measured for the target {made_for}, this is {own}: give a shape, as in "
-            f"tree:without,2x2x1:{draft}, or measure by `selfdraft run trees --model DIR --write`"
-        )
+    how_to = f"give a shape, as in tree:without,2x2x1:{draft}, or measure by `selfdraft run trees --model DIR --write`"
+    check_target(f"{path} was measured", made_for, target, how_to)
     return how, found
 
 

@@ -18,8 +18,8 @@ from micro.sizes import SIZES
 from specdec.drafts.base import Draft
 from specdec.drafts.model import ModelDraft
 from specdec.drafts.packed import model_draft
+from specdec.drafts.shipped import TRAINED, check_trained
 from specdec.drafts.spec import Spec
-from specdec.drafts.tuned import TRAINED, check_target
 
 DISTILLED = "distilled"
 
@@ -40,7 +40,7 @@ def sibling_draft(
         )
     record = folder / "training.json"
     if record.is_file() and "target" in read_json(record):
-        check_target(folder, target, f"`selfdraft distil --size {spec.name} --model DIR`")
+        check_trained(folder, target, f"`selfdraft distil --size {spec.name} --model DIR`")
     return model_draft(model, spec.text, spec.format)
 
 
