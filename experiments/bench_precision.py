@@ -2,7 +2,8 @@
 
 Wanted are tokens per pass at every point of the grid (drafts x temperatures x gamma 1 ... 10), with a standard error of 0.01 of text and
 coins, given the prompts. If one text's share in that error is s, N = (s / 0.01)^2 texts are wanted, and at least one of every
-prompt. A text in the loop serves one point; a text that replay draws and every draft scores once serves all drafts and gammas.
+prompt. A text in the loop serves one point; a text that replay draws and every draft scores once serves all drafts and gammas, is
+drawn and scored beside the prompt's others (micro/many.py), and has its luck taken out (Expected.surplus).
 
 Measured: s and the seconds of a text. Extrapolated: the sum of N x seconds over the grid; nobody waits for the loop to finish it.
 The loop is measured at three gammas and taken as linear between them. Assisted generation makes rounds of the same law, so only
@@ -18,11 +19,11 @@ from collections.abc import Callable
 import numpy as np
 
 from experiments.beside import inside, spread
-from experiments.estimate import DRAFTS, TEMPERATURES, replayed, scored
+from experiments.estimate import DRAFTS, TEMPERATURES, overlaps, replayed, scored
 from experiments.peer import Peer, missing
 from experiments.prompts import load_prompts
 from experiments.setting import Setting
-from experiments.stats import standard_errors
+from experiments.stats import less_noise, standard_errors
 from experiments.store import environment
 from micro.chance import SeededChance
 from micro.sampling import Sampling
@@ -32,7 +33,8 @@ from specdec.drafts.model import ModelDraft
 WANTED = 0.01
 GOALS = {"loop": 100.0, "assisted": 300.0}
 GAMMAS = (1, 4, 10)  # at which loop and assisted generation are measured
-PROMPTS, LOOP_PROMPTS, SEEDS, ASSISTED_TEXTS = 32, 12, (1, 2), 2
+PROMPTS, TEXTS = 32, 16  # of replay: as many of a prompt as all prompts' share of what is wanted
+LOOP_PROMPTS, SEEDS, ASSISTED_TEXTS = 12, (1, 2), 2
 
 
 def texts_wanted(s: float, prompts: int) -> float:
@@ -41,7 +43,7 @@ def texts_wanted(s: float, prompts: int) -> float:
 
 
 def one_text_error(emitted: np.ndarray, rounds: np.ndarray, owner: np.ndarray) -> float:
-    """s: the standard error of tokens per pass, given the prompts, that a single text would leave. 0 where texts repeat."""
+    """s: the standard error of tokens per pass, given the prompts, that a single text would leave."""
     return standard_errors(emitted, rounds, owner).text * len(rounds) ** 0.5
 
 
@@ -51,7 +53,8 @@ def measure_precision(args: argparse.Namespace, say: Callable[[str], None]) -> d
     if why:
         say(why)
     chosen = [prompts[i] for i in spread(PROMPTS, len(prompts))]
-    setting = Setting(args.model, chosen, seeds=SEEDS, progress=say)
+    seeds = tuple(range(1, TEXTS + 1))
+    setting = Setting(args.model, chosen, seeds=seeds, by_prompt=True, progress=say)
     setting.check()
     peers = {} if why else {
         (draft, gamma): Peer(args.model, setting.draft(draft).module.state_dict(), gamma)
@@ -87,9 +90,12 @@ def _replay(setting: Setting, temperature: float) -> dict:
     s, owner = 0.0, texts.owner.numpy()
     for draft in DRAFTS:
         _, q = scored({"draft": draft, "temperature": temperature}, setting)
+        overlap = overlaps(texts, q, setting)
         for one in replayed("token", texts, q, setting):
             if temperature:
-                s = max(s, one_text_error(one.accepted + one.rounds, one.rounds, owner))
+                emitted = one.accepted + one.rounds
+                calm = less_noise(emitted, one.rounds, owner, one.surplus(overlap))
+                s = max(s, one_text_error(calm, one.rounds, owner))
     seconds = time.perf_counter() - start
     return {"texts": len(owner), "seconds": seconds / len(owner), "s": s}
 

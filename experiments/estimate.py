@@ -72,8 +72,7 @@ def counts(expected: list[Expected], texts: Texts, setting: Setting) -> dict:
 
 def about(point: dict, setting: Setting, texts: Texts, q: Tensor) -> dict:
     """What does not depend on the rule: prompts, overlap, the three c's."""
-    overlap = texts.laws.minimum(q).sum(-1)[:, : setting.window].double().numpy()
-    cost = setting.cost(point["draft"])
+    overlap, cost = overlaps(texts, q, setting), setting.cost(point["draft"])
     return {
         "gammas": list(range(1, setting.most_gamma + 1)),
         "prompts": [prompt.id for prompt in setting.prompts],
@@ -85,6 +84,11 @@ def about(point: dict, setting: Setting, texts: Texts, q: Tensor) -> dict:
         "window": setting.window,
         "seeds": len(setting.seeds) if point["temperature"] else 1,
     }
+
+
+def overlaps(texts: Texts, q: Tensor, setting: Setting) -> np.ndarray:
+    """(N, window): sum of min(p, q), beta of every place in the window."""
+    return texts.laws.minimum(q).sum(-1)[:, : setting.window].double().numpy()
 
 
 def by_prompt(values: np.ndarray, texts, setting: Setting) -> list[list[float]]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from experiments.estimate import overlaps
 from experiments.ladder_points import LADDER, spec_of
 from specdec.replay import Expected, acceptance_given_output, replay
 
@@ -120,7 +121,7 @@ def measured(texts: Texts, q: Tensor, setting: Setting, cost) -> dict:
     totals = [_totals(e, prompts[0]) for e in every]
     choosing = {name: [t[name] for t in totals] for name in ("rounds", "accepted")}
     gamma, cached = (best_gamma(choosing, c) for c in (cost.weights, cost.with_cache))
-    overlap = texts.laws.minimum(q).sum(-1)[:, : setting.window].double().mean(1).numpy()
+    overlap = overlaps(texts, q, setting).mean(1)
     return {
         "choosing": choosing,
         "gamma": gamma,

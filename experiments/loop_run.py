@@ -14,7 +14,7 @@ VERSION = 1
 DRAFTS = ("rtn4", "rtn3", "absmax3")
 TEMPERATURES = (0.0, 0.5, 1.0)
 POINTS = [{"draft": draft, "temperature": t} for t in TEMPERATURES for draft in DRAFTS]
-TEXTS = 8  # of each gamma
+TEXTS = 48  # of each gamma
 
 
 def identity(point: dict, setting: Setting) -> dict:

@@ -63,6 +63,7 @@ def run(args: argparse.Namespace) -> int:
         seeds=tuple(range(1, args.seeds + 1)),
         most_gamma=args.most_gamma,
         rule=rule,
+        by_prompt=True,
         progress=lambda text: print(f"selfdraft replay: {text}", file=sys.stderr, flush=True),
     )
     setting.check()

@@ -20,6 +20,7 @@ from experiments.prompts import Prompt
 from micro.chance import SeededChance
 from micro.checkpoint import load_model
 from micro.generate import BATCH, generate_batch
+from micro.many import draw_many, laws_of_many
 from micro.model import Transformer
 from micro.sampling import Sampling
 from quant.bytes import Cost, costs, pass_bytes
@@ -50,6 +51,9 @@ class Setting:
     rule: str = "token"
     progress: Callable[[str], None] = field(default=lambda what: None)
     texts_kept: int = 1  # temperatures whose texts stay in memory
+    by_prompt: bool = (
+        False  # all texts of a prompt at once: cheaper, but their number may change bits
+    )
     _texts: dict[float, Texts] = field(default_factory=dict)
 
     def check(self) -> None:
@@ -142,22 +146,39 @@ class Setting:
     def _draw(self, temperature: float) -> Texts:
         self.progress(f"drawing text at T = {temperature:g}")
         seeds = self.seeds if temperature else self.seeds[:1]
-        rows = [(i, seed) for i in range(len(self.prompts)) for seed in seeds]
-        tokens, laws = generate_batch(
-            self.model,
-            [self.prompts[i].tokens for i, _ in rows],
-            self.window + self.most_gamma + 1,
-            Sampling(temperature),
-            [SeededChance(seed, self.prompts[i].id) for i, seed in rows],
-        )
-        return Texts(tokens, laws, torch.tensor([i for i, _ in rows]))
+        draw = self._draw_by_prompt if self.by_prompt else self._draw_together
+        tokens, laws = draw(self.window + self.most_gamma + 1, Sampling(temperature), seeds)
+        return Texts(tokens, laws, torch.arange(len(self.prompts)).repeat_interleave(len(seeds)))
+
+    def _draw_together(self, length: int, sampling: Sampling, seeds: tuple[int, ...]):
+        rows = [(prompt, seed) for prompt in self.prompts for seed in seeds]
+        chances = [SeededChance(seed, prompt.id) for prompt, seed in rows]
+        return generate_batch(self.model, [p.tokens for p, _ in rows], length, sampling, chances)
+
+    def _draw_by_prompt(self, length: int, sampling: Sampling, seeds: tuple[int, ...]):
+        parts = [
+            draw_many(
+                self.model, prompt.tokens, length, sampling, [SeededChance(s, prompt.id) for s in seeds]
+            )
+            for prompt in self.prompts
+        ]  # fmt: skip
+        return (torch.cat(part) for part in zip(*parts))
 
     @torch.inference_mode()
     def score(self, model: Transformer, texts: Texts, temperature: float) -> Tensor:
-        """The laws (N, L, V) `model` would have drawn the texts' tokens from: one pass over each text.
+        """The laws (N, L, V) `model` would have drawn the texts' tokens from: one pass over each text."""
+        score = self._score_by_prompt if self.by_prompt else self._score_together
+        return score(model, texts, Sampling(temperature))
 
-        Rows of similar length share a batch; what pads a shorter one stands behind it and is seen by nobody.
-        """
+    def _score_by_prompt(self, model: Transformer, texts: Texts, sampling: Sampling) -> Tensor:
+        laws = torch.empty_like(texts.laws)
+        for i in texts.owner.unique().tolist():
+            mine = texts.owner == i
+            laws[mine] = laws_of_many(model, self.prompts[i].tokens, texts.tokens[mine], sampling)
+        return laws
+
+    def _score_together(self, model: Transformer, texts: Texts, sampling: Sampling) -> Tensor:
+        """Rows of similar length share a batch; what pads a shorter one stands behind it and is seen by nobody."""
         N, L = texts.tokens.shape
         prompts = [self.prompts[i].tokens for i in texts.owner.tolist()]
         order = sorted(range(N), key=lambda row: len(prompts[row]))
@@ -172,5 +193,5 @@ class Setting:
             logits = model(batch)[0]  # (rows, longest, V)
             for i, row in enumerate(rows):
                 first = len(prompts[row]) - 1  # logits there are of the text's first token
-                laws[row] = Sampling(temperature).probs(logits[i, first : first + L])
+                laws[row] = sampling.probs(logits[i, first : first + L])
         return laws

@@ -96,7 +96,7 @@ class KVCache:
     def copy_from(self, other: KVCache, start: int, end: int) -> None:
         """Hold `other`'s entries of the slots start ... end - 1 behind the own ones before them, and nothing further.
 
-        Both hold one text a row, all of one length. Raises ValueError, changing nothing, where either holds too little.
+        Both hold one text a row, all of one length; `other` as many as this one, or a single one for all rows. Raises ValueError, changing nothing, where either holds too little.
         """
         if self.ragged or not 0 <= start <= self.length or not start <= end <= other.length:
             raise ValueError(

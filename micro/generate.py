@@ -33,6 +33,16 @@ def check_request(prompt: Sequence[int], new_tokens: int, context: int, vocab: i
         raise ValueError(f"the prompt holds a token outside 0 ... {vocab - 1}")
 
 
+def check_continuation(prompt: Sequence[int], new_tokens: int, context: int, vocab: int) -> None:
+    """Raises ValueError as check_request, and where not all of the new tokens fit."""
+    check_request(prompt, new_tokens, context, vocab)
+    if len(prompt) + new_tokens > context:
+        raise ValueError(
+            f"a prompt of {len(prompt)} tokens and {new_tokens} new ones exceed the context "
+            f"of {context}"
+        )
+
+
 @torch.inference_mode()
 def stream(
     model: Transformer,
@@ -81,12 +91,7 @@ def generate_batch(
     Raises ValueError where a prompt and its continuation exceed the context.
     """
     for prompt in prompts:
-        check_request(prompt, new_tokens, model.context, model.vocab)
-        if len(prompt) + new_tokens > model.context:
-            raise ValueError(
-                f"a prompt of {len(prompt)} tokens and {new_tokens} new ones exceed the context "
-                f"of {model.context}"
-            )
+        check_continuation(prompt, new_tokens, model.context, model.vocab)
     parts = [
         _one_batch(model, prompts[i : i + BATCH], new_tokens, sampling, chances[i : i + BATCH])
         for i in range(0, len(prompts), BATCH)

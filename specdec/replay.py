@@ -64,6 +64,16 @@ class Expected:
     def full_rounds(self) -> np.ndarray:
         return self.kept[:, -1]
 
+    def surplus(self, chances: np.ndarray) -> np.ndarray:
+        """(texts,): what is accepted in the window, less what was to be expected place by place. Its mean over texts is 0.
+
+        chances: (texts, at least window) of acceptance before the output is known, the rule's closed form (specdec/closed_forms.py).
+        Whether a place is checked hangs on the text before it alone, so each term has mean 0 given that text: a control variate that
+        takes the next token's luck out of a rate (experiments/stats.py). Not for block, whose chance hangs on the round's start too.
+        """
+        window = self.starts.shape[1]
+        return (self.accepted_at - self.checked_at * chances[:, :window]).sum(1)
+
     def totals(self, weights: np.ndarray | None = None) -> Totals:
         """Sums over texts, each counted `weights` times (a bootstrap's resample)."""
         weights = np.ones(len(self.starts)) if weights is None else weights

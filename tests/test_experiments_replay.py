@@ -7,8 +7,10 @@ import pytest
 
 from experiments import replay_table
 from experiments.__main__ import main
+from experiments.prompts import Prompt
 from experiments.replay_table import identity_holds
-from experiments.stats import standard_errors
+from experiments.setting import Setting
+from experiments.stats import less_noise, standard_errors
 from micro.chance import generator_for
 from micro.checkpoint import save_model
 from tests.byte_model import byte_model
@@ -149,3 +151,59 @@ def test_what_cannot_be_told_is_none():
     assert standard_errors(a, b, np.zeros(3)).prompts is None
     same = standard_errors(np.array([2.0, 2.0, 4.0, 4.0]), np.ones(4), np.array([0, 0, 1, 1]))
     assert same.text == 0 and same.prompts > 0
+
+
+def test_a_control_leaves_the_mean_and_takes_noise():
+    """1,000 made-up studies of 6 prompts x 8 texts whose noise is half the control's: the same mean, half the variance, and the error
+    that is told is the studies' own. A variance from 1,000 studies is off by 4.5%."""
+    rng = generator_for(2, "controls")
+    owner = np.repeat(np.arange(6), 8)
+    means = rng.normal(3, 0.4, size=6)
+
+    def study():
+        luck, below = rng.normal(size=48), rng.uniform(8, 12, size=48)
+        above = means[owner] * below + 0.5 * luck + 0.5 * rng.normal(size=48)
+        calm = less_noise(above, below, owner, luck)
+        ratios = above.sum() / below.sum(), calm.sum() / below.sum()
+        return *ratios, standard_errors(calm, below, owner).text ** 2
+
+    plain, calm, told = np.array([study() for _ in range(1000)]).T
+    assert calm.mean() == pytest.approx(plain.mean(), abs=4 * plain.std() / 1000**0.5)
+    assert calm.var() == pytest.approx(plain.var() / 2, rel=0.2)
+    assert told.mean() == pytest.approx(calm.var(), rel=0.2)
+
+
+def test_a_control_without_any_luck_changes_nothing():
+    above, below, owner = np.array([3.0, 4.0, 5.0, 6.0]), np.ones(4), np.array([0, 0, 1, 1])
+    assert (less_noise(above, below, owner, np.zeros(4)) == above).all()
+
+
+def test_less_noise_is_told_for_every_rule_that_has_a_closed_form(results):
+    for (rule, t), result in results.items():
+        for row in result["gammas"]:
+            calm = row["less_noise"]
+            if rule == "block":
+                assert calm is None
+                continue
+            plain, error = row["tokens_per_pass"], row["tokens_per_pass_error"]["text"]
+            if t == "0":  # no luck where no coin is thrown
+                assert calm["tokens_per_pass"] == plain and calm["error"]["text"] is None
+                continue
+            assert 0 < abs(calm["tokens_per_pass"] - plain) < 5 * error
+            assert calm["error"]["text"] < error
+
+
+def test_texts_drawn_prompt_by_prompt_are_the_same_texts(tmp_path):
+    """Their laws to 1e-5, which is another order of sums."""
+    save_model(tmp_path, byte_model())
+    prompts = [Prompt("a", "lesson", list(b"The attention")), Prompt("b", "copy", list(b"1, 2"))]
+    one, two = (
+        Setting(tmp_path, prompts, window=16, most_gamma=5, by_prompt=by) for by in (False, True)
+    )
+    for temperature in (0.0, 1.0):
+        a, b = one.texts(temperature), two.texts(temperature)
+        assert a.tokens.tolist() == b.tokens.tolist() and a.owner.tolist() == b.owner.tolist()
+        assert (a.laws - b.laws).abs().max() < 1e-5
+        module = one.draft("rtn3").module
+        q, r = (s.score(module, a, temperature) for s in (one, two))
+        assert (q - r).abs().max() < 1e-5

@@ -4,6 +4,8 @@ Against full enumeration of the loop on table models: to 1e-11 of a count, condi
 products that are right to 1e-16, divided by the text's own probability, here never below 1e-4).
 """
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -12,13 +14,14 @@ from experiments.exact_laws import walks
 from experiments.small_model import small_micro
 from micro.chance import SeededChance, generator_for
 from micro.sampling import Sampling
+from specdec.closed_forms import CLOSED_FORMS
 from specdec.decode import generate, rounds
 from specdec.drafts import make_draft
 from specdec.drafts.model import ModelDraft
 from specdec.drafts.table import ScriptedDraft
 from specdec.record import Totals
 from specdec.replay import acceptance_given_output, replay
-from specdec.replay_rules import match_given_output, replay_block
+from specdec.replay_rules import match_given_output, replay_block, replay_rule
 from specdec.table import TableModel, near, random_model, table_law
 from specdec.theory import tokens_per_pass
 
@@ -110,6 +113,35 @@ def test_the_control_a_wrong_factor_shows():
         got = replay(acceptance_given_output(q_x, p_x), 2, 3)
         worst = max(worst, abs(got.rounds[0] - want[0]))
     assert worst > 1e-2
+
+
+# --- the surplus, a control variate
+
+
+@pytest.mark.parametrize("rule", ["token", "match", "coupled"])
+@pytest.mark.parametrize("sampling", [Sampling(), CUT])
+def test_surplus_is_of_mean_zero_over_every_text(rule, sampling):
+    """All 3^4 texts of a table model, each by its probability: exact, and not so with chances that are another rule's."""
+    target, gamma, window = random_model(3, seed=8), 2, 3
+    model = near(target, spread=1.0)
+    texts = list(itertools.product(range(3), repeat=window - 1 + gamma))
+    p, q = (
+        np.array([[table_law(m, (*PROMPT, *t[:i]), sampling).double().numpy() for i in range(len(t))] for t in texts])
+        for m in (target, model)
+    )  # fmt: skip
+    x = np.array(texts)
+    p_x, q_x = (np.take_along_axis(law, x[..., None], -1)[..., 0] for law in (p, q))
+    weights, possible = p_x.prod(1), p_x.prod(1) > 0
+    assert weights.sum() == pytest.approx(1, abs=1e-6)  # laws are float32
+    (one,) = replay_rule(rule, p[possible], q[possible], x[possible], [gamma], window)
+
+    def mean(form: str) -> float:
+        surplus = one.surplus(CLOSED_FORMS[form](p, q)[possible])
+        assert np.abs(surplus).max() > 0.1
+        return float(weights[possible] @ surplus)
+
+    assert abs(mean(rule)) < 1e-6
+    assert abs(mean("match" if rule != "match" else "token")) > 1e-2
 
 
 # --- laws of the counts
