@@ -2,8 +2,8 @@
 
 Wanted are tokens per pass at every point of the grid (drafts x temperatures x gamma 1 ... 10), with a standard error of 0.01 of text and
 coins, given the prompts. If one text's share in that error is s, N = (s / 0.01)^2 texts are wanted, and at least one of every
-prompt. A text in the loop serves one point; a text that replay draws and every draft scores once serves all drafts and gammas, is
-drawn and scored beside the prompt's others (micro/many.py), and has its luck taken out (Expected.surplus).
+prompt. A text in the loop serves one point; a text that replay draws and a draft scores once serves all its gammas, is drawn and
+scored beside the prompt's others (micro/many.py), and has its luck taken out (Expected.surplus).
 
 Measured: s and the seconds of a text. Extrapolated: the sum of N x seconds over the grid; nobody waits for the loop to finish it.
 The loop is measured at three gammas and taken as linear between them. Assisted generation makes rounds of the same law, so only
@@ -22,7 +22,7 @@ from experiments.beside import inside, spread
 from experiments.estimate import DRAFTS, TEMPERATURES, overlaps, replayed, scored
 from experiments.peer import Peer, missing
 from experiments.prompts import load_prompts
-from experiments.setting import Setting
+from experiments.setting import Setting, Texts
 from experiments.stats import less_noise, standard_errors
 from experiments.store import environment
 from micro.chance import SeededChance
@@ -84,20 +84,24 @@ def measure_precision(args: argparse.Namespace, say: Callable[[str], None]) -> d
 
 
 def _replay(setting: Setting, temperature: float) -> dict:
-    """Seconds of a text (drawn once, scored and replayed by every draft) and the largest s of any draft and gamma."""
+    """Seconds of a text's drawing; for each draft those of its scoring and replay, and the largest s of any gamma."""
     start = time.perf_counter()
     texts = setting.texts(temperature)
-    s, owner = 0.0, texts.owner.numpy()
-    for draft in DRAFTS:
-        _, q = scored({"draft": draft, "temperature": temperature}, setting)
-        overlap = overlaps(texts, q, setting)
-        for one in replayed("token", texts, q, setting):
-            if temperature:
-                emitted = one.accepted + one.rounds
-                calm = less_noise(emitted, one.rounds, owner, one.surplus(overlap))
-                s = max(s, one_text_error(calm, one.rounds, owner))
-    seconds = time.perf_counter() - start
-    return {"texts": len(owner), "seconds": seconds / len(owner), "s": s}
+    drawing = time.perf_counter() - start
+    drafts = [_replayed(setting, texts, temperature, draft) for draft in DRAFTS]
+    return {"texts": len(texts.owner), "drawing": drawing / len(texts.owner), "drafts": drafts}
+
+
+def _replayed(setting: Setting, texts: Texts, temperature: float, draft: str) -> dict:
+    start, s, owner = time.perf_counter(), 0.0, texts.owner.numpy()
+    _, q = scored({"draft": draft, "temperature": temperature}, setting)
+    overlap = overlaps(texts, q, setting)
+    for one in replayed("token", texts, q, setting):
+        if temperature:
+            emitted = one.accepted + one.rounds
+            calm = less_noise(emitted, one.rounds, owner, one.surplus(overlap))
+            s = max(s, one_text_error(calm, one.rounds, owner))
+    return {"draft": draft, "seconds": (time.perf_counter() - start) / len(owner), "s": s}
 
 
 def _loop(setting: Setting, temperature: float, draft: str, gamma: int) -> dict:
@@ -138,23 +142,29 @@ def _assisted(setting: Setting, temperature: float, draft: str, gamma: int, peer
 
 def extrapolated(measured: list[dict], prompts: int, most_gamma: int) -> dict:
     """Texts and seconds for the whole grid, by each way, and how many times faster replay is."""
-    ways = [way for way in ("replay", "loop", "assisted") if way in measured[0]]
-    total = {way: {"texts": 0.0, "seconds": 0.0} for way in ways}
+    ways = [way for way in ("loop", "assisted") if way in measured[0]]
+    total = {way: {"texts": 0.0, "seconds": 0.0} for way in ("replay", *ways)}
     for one in measured:
-        texts = texts_wanted(one["replay"]["s"], prompts)
-        _add(total["replay"], texts, one["replay"]["seconds"])
+        _add(total["replay"], *_by_replay(one["replay"], prompts))
         for draft in dict.fromkeys(point["draft"] for point in one["loop"]):
             for gamma in range(1, most_gamma + 1):
                 texts = texts_wanted(_at(one["loop"], draft, gamma, "s"), prompts)
-                for way in ways[1:]:
-                    _add(total[way], texts, _at(one[way], draft, gamma, "seconds"))
-    ratios = {way: total[way]["seconds"] / total["replay"]["seconds"] for way in ways[1:]}
+                for way in ways:
+                    _add(total[way], texts, texts * _at(one[way], draft, gamma, "seconds"))
+    ratios = {way: total[way]["seconds"] / total["replay"]["seconds"] for way in ways}
     return {"total": total, "times_faster": ratios}
+
+
+def _by_replay(one: dict, prompts: int) -> tuple[float, float]:
+    """Texts and seconds of a temperature: as many are drawn as the draft that wants most wants, each scores what it wants."""
+    wanted = [texts_wanted(own["s"], prompts) for own in one["drafts"]]
+    scoring = sum(texts * own["seconds"] for texts, own in zip(wanted, one["drafts"]))
+    return max(wanted), max(wanted) * one["drawing"] + scoring
 
 
 def _add(total: dict, texts: float, seconds: float) -> None:
     total["texts"] += texts
-    total["seconds"] += texts * seconds
+    total["seconds"] += seconds
 
 
 def _at(points: list[dict], draft: str, gamma: int, name: str) -> float:

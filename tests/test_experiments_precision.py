@@ -38,14 +38,18 @@ def test_the_sum_over_the_grid():
     loop = [{"draft": "a", "gamma": 1, "seconds": 1.0, "s": 0.1},
             {"draft": "a", "gamma": 3, "seconds": 3.0, "s": 0.3}]  # fmt: skip
     assisted = [{**point, "seconds": 10.0} for point in loop]
-    one = {"replay": {"seconds": 0.5, "s": 0.2}, "loop": loop, "assisted": assisted}
-    cold = {"replay": {"seconds": 0.5, "s": 0.0},
+    one = {"replay": {"drawing": 0.5, "drafts": [{"s": 0.2, "seconds": 0.25}, {"s": 0.1, "seconds": 1.0}]},
+           "loop": loop, "assisted": assisted}  # fmt: skip
+    cold = {"replay": {"drawing": 0.5, "drafts": [{"s": 0.0, "seconds": 0.5}]},
             "loop": [{**point, "s": 0.0} for point in loop], "assisted": assisted}  # fmt: skip
     found = extrapolated([one, cold], prompts=5, most_gamma=3)
-    assert found["total"]["replay"] == pytest.approx({"texts": 405, "seconds": 202.5})
+    seconds = 400 * 0.5 + 400 * 0.25 + 100 * 1.0 + 5 * (0.5 + 0.5)
+    assert found["total"]["replay"] == pytest.approx({"texts": 405, "seconds": seconds})
     assert found["total"]["loop"] == pytest.approx({"texts": 1415, "seconds": 100 + 800 + 2700 + 5 * 6})  # fmt: skip
     assert found["total"]["assisted"]["seconds"] == pytest.approx(14150)
-    assert found["times_faster"] == pytest.approx({"loop": 3630 / 202.5, "assisted": 14150 / 202.5})
+    assert found["times_faster"] == pytest.approx(
+        {"loop": 3630 / seconds, "assisted": 14150 / seconds}
+    )
     without = [{name: way[name] for name in ("replay", "loop")} for way in (one, cold)]
     assert "assisted" not in extrapolated(without, 5, 3)["total"]
 
@@ -78,9 +82,11 @@ def test_what_is_measured(result):
     found, said = result
     assert "no peer here" in said and "assisted" not in found["total"]
     cold, warm = found["measured"]
-    assert cold["replay"]["s"] == 0 and [p["s"] for p in cold["loop"]] == [0, 0]
+    assert [p["s"] for way in (cold["replay"]["drafts"], cold["loop"]) for p in way] == [0, 0, 0]
     assert cold["replay"]["texts"] == 4 and warm["replay"]["texts"] == 4 * bench_precision.TEXTS
-    assert warm["replay"]["s"] > 0 and all(p["s"] > 0 and p["seconds"] > 0 for p in warm["loop"])
+    for point in warm["replay"]["drafts"] + warm["loop"]:
+        assert point["s"] > 0 and point["seconds"] > 0
+    assert warm["replay"]["drawing"] > 0
     assert found["times_faster"]["loop"] > 1 and json.loads(json.dumps(found, allow_nan=False)) == found  # fmt: skip
 
 
