@@ -23,6 +23,7 @@ from experiments.ladder_rates import Rung, rung
 from experiments.palette import LOOKS
 
 GROUPS = ("fitted", "left out", "made with inputs in view")
+AWARE = ("+act", "+gptq", "+tuned", "mix")
 FEWEST = 3  # drafts to fit on
 TITLE = "Acceptance foretold: 1 − α against two distances"
 
@@ -63,7 +64,7 @@ def fits(rungs: list[Rung]) -> list[Fit]:
 
 def groups(rungs: list[Rung]) -> dict[str, str]:
     """draft -> one of GROUPS: every other one of those that look at no inputs is fitted."""
-    aware = {one.draft for one in rungs if "+act" in one.draft or "+gptq" in one.draft or one.draft.startswith("mix")}  # fmt: skip
+    aware = {one.draft for one in rungs if any(mark in one.draft for mark in AWARE)}
     plain = [one.draft for one in rungs if one.draft not in aware]
     out = {name: GROUPS[i % 2] for i, name in enumerate(plain)}
     return out | dict.fromkeys(aware, GROUPS[2])

@@ -29,6 +29,7 @@ from specdec.theory import tokens_per_pass
 TITLE = "The frontier: acceptance against size"
 SPEEDS = (1.25, 1.5, 1.75, 2.0, 2.25, 2.5, 2.75, 3.0, 3.5)
 FAMILIES = (  # a draft belongs to the first whose mark its name holds
+    ("trained to be accepted (+tuned)", ("+tuned",)),
     ("a format for each matrix", ("mix",)),
     ("errors passed on (+gptq)", ("+gptq",)),
     ("rotated, or weighed by inputs", ("had+", "+act")),

@@ -12,6 +12,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from experiments.options import (
     add_every,
@@ -22,6 +23,9 @@ from experiments.options import (
     set_threads,
 )
 from experiments.paths import RESULTS
+
+if TYPE_CHECKING:
+    from experiments.setting import Setting
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     )
     setting.check()
     ladder_run.halves(setting)
-    points = points_of(args.only) if args.only else found_points()
+    points = points_of(args.only, setting) if args.only else found_points(setting)
     store = open_store(args.out, "run ladder")
     records, measured = measure(ladder_run, setting, store, args.fresh, points)
     rungs = [rung(record) for record in records]
@@ -83,28 +87,32 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def found_points() -> list[dict]:
-    """The whole ladder but for mixes that were not searched for yet, which are told of."""
-    from experiments.ladder_points import MIXES
+def found_points(setting: Setting) -> list[dict]:
+    """The whole ladder but for what there is not, which is told of: mixes not searched for yet, tuned copies of another model."""
+    from experiments.draft_formats import decided_by
+    from experiments.ladder_points import spec_of
     from experiments.ladder_run import POINTS
+    from micro.files import FileFault
 
-    missing = {name for name, path in MIXES.items() if not path.exists()}
-    for name in sorted(missing):
-        print(
-            f"selfdraft run ladder: {name} is left out; `selfdraft run sensitivity --reference` finds it",
-            file=sys.stderr,
-        )
-    return [point for point in POINTS if point["draft"] not in missing]
+    found = []
+    for point in POINTS:
+        try:
+            decided_by(setting.model, spec_of(point["draft"]))
+        except FileFault as fault:
+            print(f"selfdraft run ladder: {point['draft']} is left out: {fault}", file=sys.stderr)
+        else:
+            found.append(point)
+    return found
 
 
-def points_of(names: str) -> list[dict]:
-    """Raises ValueError naming a format that does not exist."""
-    from experiments.draft_formats import read_format
+def points_of(names: str, setting: Setting) -> list[dict]:
+    """Raises ValueError or FileFault naming a draft that does not exist."""
+    from experiments.draft_formats import decided_by
     from experiments.ladder_points import spec_of
 
     chosen = [name for name in names.split(",") if name]
     for name in chosen:
-        read_format(spec_of(name))
+        decided_by(setting.model, spec_of(name))
     if not chosen:
         raise ValueError("--only names no format; give some, as in --only rtn4,rtn3")
     return [{"draft": name} for name in dict.fromkeys(chosen)]

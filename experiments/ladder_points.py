@@ -1,7 +1,7 @@
 """The ladder: every format that is measured, from 8 bits to 2. A new rung is one line.
 
 Grammar of a name: quant/formats.py. `mix-...` are formats matrix by matrix that `selfdraft run sensitivity` found within a budget of
-so many bits per weight; they lie in experiments/reference/.
+so many bits per weight; they lie in experiments/reference/. `...+tuned` are those that ship (specdec/drafts/tuned.py).
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ LADDER: tuple[str, ...] = (
     "had+mse3+gptq", "had+mse2+gptq",
     # a format for each matrix
     "mix-2.75", "mix-3.25",
+    # trained to be accepted
+    "rtn3+tuned", "rtn2+tuned",
 )  # fmt: skip
 
 # bits per weight of budgets that a mix was searched for -> its file

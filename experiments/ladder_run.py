@@ -35,11 +35,8 @@ DIGITS = 4  # a prompt's counts; their sums over 96 prompts err by less than 1e-
 
 def identity(point: dict, setting: Setting) -> dict:
     """Everything the result depends on."""
-    from experiments.draft_formats import calibration_hash, read_format
+    from experiments.draft_formats import decided_by
 
-    format = read_format(spec_of(point["draft"]))
-    inputs = calibration_hash(setting.model.context) if format.needs_inputs else None
-    mix = format.to_json() if hasattr(format, "to_json") else None
     return setting.identity(
         version=VERSION,
         window=setting.window,
@@ -47,8 +44,7 @@ def identity(point: dict, setting: Setting) -> dict:
         gammas=setting.most_gamma,
         temperatures=list(TEMPERATURES),
         rule="token",
-        calibration=inputs,
-        mix=mix,
+        **decided_by(setting.model, spec_of(point["draft"])),
         **point,
     )
 

@@ -27,8 +27,17 @@ LOOKS = (
     ("#cc79a7", "D"),
     ("#e69f00", "v"),
     ("#56b4e9", "P"),
+    ("#5c616a", "X"),
 )
-SIGNS = {"o": "●", "s": "■", "^": "▲", "D": "◆", "v": "▼", "P": "✚"}  # the markers in text
+SIGNS = {
+    "o": "●",
+    "s": "■",
+    "^": "▲",
+    "D": "◆",
+    "v": "▼",
+    "P": "✚",
+    "X": "✖",
+}  # the markers in text
 
 
 @dataclass(frozen=True)

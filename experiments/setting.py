@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from experiments.draft_formats import read_format
+from experiments.draft_formats import low_bit_copy
 from experiments.prompts import Prompt
 from micro.chance import SeededChance
 from micro.checkpoint import load_model
@@ -24,7 +24,7 @@ from micro.many import draw_many, laws_of_many
 from micro.model import Transformer
 from micro.sampling import Sampling
 from quant.bytes import Cost, costs, pass_bytes
-from quant.model import QuantizedModel, quantize_model
+from quant.model import QuantizedModel
 from specdec.calibration import calibrated
 
 CACHE_BYTES = 2  # of a number in the key-value cache: bfloat16
@@ -92,11 +92,9 @@ class Setting:
         return {}
 
     def draft(self, name: str) -> QuantizedModel:
-        """The target's copy in a format, or in a mix of them (mix:FILE); made once."""
+        """The target's copy that a name stands for (experiments/draft_formats.py); made once."""
         if name not in self._drafts:
-            format = read_format(name)
-            moments = self.moments if format.needs_inputs else None
-            self._drafts[name] = quantize_model(self.model, format, moments)
+            self._drafts[name] = low_bit_copy(self.model, name, lambda: self.moments)
         return self._drafts[name]
 
     def add(self, name: str, draft: QuantizedModel) -> None:

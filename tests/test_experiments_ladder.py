@@ -18,8 +18,8 @@ from experiments.label_places import places
 from experiments.ladder import found_points
 from experiments.ladder_points import LADDER, MIXES
 from experiments.ladder_rates import Rates, Rung, winner, winners
-from experiments.paths import DATA
-from experiments.prompts import load_prompts
+from experiments.paths import DATA, WEIGHTS
+from experiments.prompts import Prompt, load_prompts
 from experiments.setting import Setting
 from experiments.stats import Interval
 from micro.checkpoint import save_model
@@ -174,19 +174,35 @@ def test_a_format_that_does_not_exist_is_refused(folder, tmp_path, capsys):
 
 
 def test_a_mix_that_was_not_searched_for_is_left_out_and_told_of(monkeypatch, tmp_path, capsys):
-    written = tmp_path / "mix-2.75.json"
-    written.write_text("{}")
-    monkeypatch.setitem(MIXES, "mix-2.75", written)
     monkeypatch.setitem(MIXES, "mix-3.25", tmp_path / "missing.json")
-    names = [point["draft"] for point in found_points()]
+    shipped = Setting(WEIGHTS, [])
+    names = [point["draft"] for point in found_points(shipped)]
     assert names == [name for name in LADDER if name != "mix-3.25"]
     said = capsys.readouterr().err
     assert "mix-3.25 is left out" in said and said.count("\n") == 1
 
 
+def test_tuned_copies_of_another_model_are_left_out_and_told_of(folder, capsys):
+    names = [point["draft"] for point in found_points(Setting(folder / "model", []))]
+    assert names == [name for name in LADDER if not name.endswith("+tuned")]
+    said = capsys.readouterr().err
+    assert "rtn3+tuned is left out" in said and "make a draft of its own by `selfdraft tune" in said
+
+
+def test_a_tuned_copy_is_a_rung_like_any_other():
+    """At the bytes of its format, closer to the target, and its content is part of the key."""
+    rows = [Prompt(f"{plate}-{i}", "copy", b"The attention") for plate in "ab" for i in range(2)]
+    setting = Setting(WEIGHTS, rows, window=8, seeds=(1,), most_gamma=4, texts_kept=3)
+    tuned, plain = (ladder_run.run({"draft": d}, setting) for d in ("rtn2+tuned", "rtn2"))
+    assert tuned["c"] == plain["c"] and tuned["bits_per_weight"] == plain["bits_per_weight"] == 2.5
+    assert tuned["kl"][1] < plain["kl"][1] / 2
+    tuned, plain = (ladder_run.identity({"draft": d}, setting) for d in ("rtn2+tuned", "rtn2"))
+    assert tuned["tuned"] and "tuned" not in plain
+
+
 def test_the_ladder_has_some_fifty_rungs_over_all_that_exists():
     assert 40 <= len(LADDER) == len(set(LADDER)) <= 55
-    formats = [parse_format(name) for name in LADDER if name not in MIXES]
+    formats = [parse_format(name) for name in LADDER if name not in MIXES and "+tuned" not in name]
     assert {f.bits for f in formats} == {2, 3, 4, 5, 6, 8}
     assert {f.group for f in formats} == {16, 32, 64, 128}
     assert {f.scale for f in formats} == {"fp16", "fp8", "e8m0"}
