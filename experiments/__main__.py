@@ -1,6 +1,6 @@
 """The command line `selfdraft`, also `python -m experiments`.
 
-Every command is a module of this package with a docstring, `add_arguments(parser)` and `run(args) -> exit code`. Only the
+Every command is a module with a docstring, `add_arguments(parser)` and `run(args) -> exit code`. Only the
 one that was asked for is imported, so `--help` does not wait for torch.
 
 Exit codes: 0 done; 1 a check failed; 2 the input is wrong, one line says what; 130 interrupted; 141 the reader of the output
@@ -16,28 +16,43 @@ import sys
 
 # command -> (module, what it does); in the order a newcomer would try them
 COMMANDS: dict[str, tuple[str, str]] = {
-    "generate": ("generate", "continue a prompt, drafting at low precision, and stream the text"),
+    "generate": (
+        "watch.generate",
+        "continue a prompt, drafting at low precision, and stream the text",
+    ),
     "plate": (
-        "plate",
+        "plate.command",
         "the main experiment: does self-drafting pay? table, records, figures, page",
     ),
-    "trace": ("trace", "show round by round what was accepted, rejected and thrown away"),
-    "identity": ("identity", "check that greedy speculative text equals plain text, bit for bit"),
-    "exact": ("exact", "check that speculation is exact, and that planted faults are noticed"),
+    "trace": ("watch.trace", "show round by round what was accepted, rejected and thrown away"),
+    "identity": (
+        "identity.command",
+        "check that greedy speculative text equals plain text, bit for bit",
+    ),
+    "exact": (
+        "exact.command",
+        "check that speculation is exact, and that planted faults are noticed",
+    ),
     "replay": (
         "replay",
         "what a draft would have done with every gamma at once: counts, rates, errors",
     ),
     "plot": ("plot", "redraw every figure from records; runs no model"),
-    "report": ("report", "records to one self-contained HTML page; runs no model"),
-    "train": ("train", "train micro on the course, or on your own text"),
+    "report": ("page.command", "records to one self-contained HTML page; runs no model"),
+    "train": ("training.train", "train micro on the course, or on your own text"),
     "quantize": ("quantize", "write a low-bit draft of a model and report it tensor by tensor"),
-    "tune": ("tune", "train a low-bit draft to be accepted, at the same bytes"),
-    "distil": ("distil", "train a smaller sibling or an early exit towards the model's own law"),
-    "heads": ("heads", "train heads that draft on a model's own states: Medusa's or EAGLE's"),
+    "tune": ("training.tune", "train a low-bit draft to be accepted, at the same bytes"),
+    "distil": (
+        "training.distil",
+        "train a smaller sibling or an early exit towards the model's own law",
+    ),
+    "heads": (
+        "training.heads",
+        "train heads that draft on a model's own states: Medusa's or EAGLE's",
+    ),
     "run": ("run", "run one experiment by name"),
     "list": ("list", "list experiments, formats, drafts and rules"),
-    "bench": ("bench", "time decoding against transformers, paired and interleaved"),
+    "bench": ("bench.command", "time decoding against transformers, paired and interleaved"),
 }
 
 

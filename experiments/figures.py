@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, MultipleLocator
 
-from experiments.curves import HEADLINE_C, Curve, series
-from experiments.figure_style import (
+from experiments.drawing.shown import Shown, c_text, sample_text, shown
+from experiments.drawing.style import (
     INK,
     MUTED,
     label_ends,
@@ -27,7 +27,7 @@ from experiments.figure_style import (
     styled,
     whiskers,
 )
-from experiments.shown import Shown, c_text, sample_text, shown
+from experiments.plate.curves import HEADLINE_C, Curve, series
 from experiments.stats import Interval
 from specdec.theory import break_even_alpha
 

@@ -32,7 +32,7 @@ import torch
 from experiments.__main__ import Parser, main
 from experiments.options import whole
 from experiments.store import Store
-from experiments.training_log import TrainingLog
+from experiments.training.log import TrainingLog
 from micro.checkpoint import save_model
 from micro.model import ModelConfig, Transformer
 from micro.training_state import NAMES, CheckpointFolder, read_state
@@ -155,9 +155,9 @@ class Target:
 
 
 TARGETS = {
-    "train": Target(train_command, train_leaves, ("train",)),
-    "plate": Target(plate_command, plate_leaves, ("plate_run", "estimate", "plate_table", "figures", "report")),
-    "sweep": Target(sweep_command, sweep_leaves, ("rules", "rules_run")),
+    "train": Target(train_command, train_leaves, ("training.train",)),
+    "plate": Target(plate_command, plate_leaves, ("plate.run", "estimate", "plate.table", "figures", "page.command")),
+    "sweep": Target(sweep_command, sweep_leaves, ("rules.command", "rules.run")),
 }  # fmt: skip
 
 

@@ -52,7 +52,7 @@ def open_records(folder: Path) -> Store:
 
 def warn(command: str, store: Store) -> None:
     """On stderr: what was passed over in reading, and what the figures say of missing, foreign or unreadable records."""
-    from experiments.shown import shown
+    from experiments.drawing.shown import shown
 
     for note in [*store.notes, *shown(store.of(estimate.NAME)).notes]:
         print(f"selfdraft {command}: {note}", file=sys.stderr)
@@ -84,7 +84,7 @@ def write_figures(
 
 def write_figure(name: str, figure: Figure, out: Path) -> list[Path]:
     """A figure as `out`/name.png and .svg; the two paths. Raises FileFault where they cannot be written."""
-    from experiments.figure_style import to_png, to_svg
+    from experiments.drawing.style import to_png, to_svg
 
     paths = []
     for ending, content in (("png", to_png(figure)), ("svg", to_svg(figure, name).encode())):

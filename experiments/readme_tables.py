@@ -9,10 +9,11 @@ import re
 import sys
 from collections.abc import Callable
 
-from experiments import estimate, plate_run
-from experiments.curves import HEADLINE_C, Curve, by_kind, curve
+from experiments import estimate
 from experiments.paths import REFERENCE, ROOT
-from experiments.plate_table import page_cells
+from experiments.plate import run as plate_run
+from experiments.plate.curves import HEADLINE_C, Curve, by_kind, curve
+from experiments.plate.table import page_cells
 from experiments.store import Store
 from micro.files import read_json, write_atomically
 

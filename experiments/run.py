@@ -15,49 +15,61 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     "plate": COMMANDS["plate"],
     "identity": COMMANDS["identity"],
     "exact": COMMANDS["exact"],
-    "rounds": ("rounds", "the runs that the page's viewer steps through, token by token"),
+    "rounds": ("watch.rounds", "the runs that the page's viewer steps through, token by token"),
     "lanes": (
-        "lanes_run",
+        "lanes.command",
         "are texts the same to the bit in lanes; why they fork without; what lanes cost",
     ),
     "rules": (
-        "rules",
+        "rules.command",
         "every acceptance rule on the same texts: alpha, closed form, speed-up, the loop beside",
     ),
     "loop": (
-        "loop",
+        "loop.command",
         "does replay agree with the real loop? formats x temperatures x gamma 1 to 16",
     ),
-    "losses": ("losses", "where micro is good: loss by volume, kind and place within a word"),
-    "amount": ("text_amount", "how much text is enough: a quarter, a half and all of the course"),
+    "losses": (
+        "course.losses",
+        "where micro is good: loss by volume, kind and place within a word",
+    ),
+    "amount": (
+        "course.text_amount",
+        "how much text is enough: a quarter, a half and all of the course",
+    ),
     "ladder": (
-        "ladder",
+        "ladder.command",
         "some fifty low-bit formats as drafts: acceptance, size, speed-up; the frontier figure",
     ),
     "sensitivity": (
-        "sensitivity",
+        "ladder.sensitivity",
         "which matrices cost acceptance; the best formats matrix by matrix for a byte budget",
     ),
-    "tuned": ("tuned", "drafts tuned for acceptance beside untuned ones of the same bytes"),
-    "slices": ("slices", "a draft at no extra memory: the top bits of a target stored at 8 bits"),
+    "tuned": ("ladder.tuned", "drafts tuned for acceptance beside untuned ones of the same bytes"),
+    "slices": (
+        "ladder.slices",
+        "a draft at no extra memory: the top bits of a target stored at 8 bits",
+    ),
     "zoo": (
-        "zoo",
+        "zoo.command",
         "every way to draft on one scale: acceptance, bytes, rows, speed-up by kind of prompt",
     ),
     "shared": (
-        "shared",
+        "shared.command",
         "a copy over the target's key-value cache beside its own: alpha by place, bytes held",
     ),
     "lossy": (
-        "lossy",
+        "zoo.lossy",
         "LOSSY: typical acceptance beside the exact rule, and how far its text is off",
     ),
     "trees": (
-        "trees",
+        "trees.command",
         "token trees beside chains, by row budget; the best tree by dynamic programming",
     ),
-    "lengths": ("lengths", "adaptive draft lengths between the best fixed one and the oracle"),
-    "recipe": ("recipe", "trainings beside each other: held-out loss against time"),
+    "lengths": (
+        "lengths.command",
+        "adaptive draft lengths between the best fixed one and the oracle",
+    ),
+    "recipe": ("course.recipe", "trainings beside each other: held-out loss against time"),
 }
 
 

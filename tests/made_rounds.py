@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from experiments import rounds_run
 from experiments.store import Store
+from experiments.watch import rounds_run
 
 RESIDUAL = [[101, 0.75], [32, 0.25]]
 

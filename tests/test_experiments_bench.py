@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from experiments.__main__ import main
-from experiments.bench_jobs import Line
-from experiments.timing import Ratio, Timing, compare, median_ranks, ratio, take_turns
+from experiments.bench.jobs import Line
+from experiments.bench.timing import Ratio, Timing, compare, median_ranks, ratio, take_turns
 from micro.checkpoint import save_model
 from micro.model import ModelConfig, Transformer
 

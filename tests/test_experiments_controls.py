@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from experiments import comparison, controls, identity
 from experiments.__main__ import main
-from experiments.comparison import GREEDY, Counts, compare, margin, plain_text, unequal
-from experiments.controls import PLANTS, Engine, Plant, controls_line, noticed
+from experiments.identity import command as identity
+from experiments.identity import comparison, controls
+from experiments.identity.comparison import GREEDY, Counts, compare, margin, plain_text, unequal
+from experiments.identity.controls import PLANTS, Engine, Plant, controls_line, noticed
 from micro.chance import SeededChance
 from micro.checkpoint import save_model
 from specdec.decode import rounds

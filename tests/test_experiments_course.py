@@ -11,15 +11,16 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from experiments import loss_profile, recipe, train
 from experiments.__main__ import main
-from experiments.course_figures import FIGURES
-from experiments.loss_profile import PLACES, place_in_word
+from experiments.course import loss_profile, recipe
+from experiments.course.figures import FIGURES
+from experiments.course.loss_profile import PLACES, place_in_word
+from experiments.course.recipe_rates import baseline, minutes_to
 from experiments.paths import DATA, WEIGHTS
 from experiments.prompts import load_prompts
-from experiments.recipe_rates import baseline, minutes_to
 from experiments.setting import Setting
 from experiments.store import Store
+from experiments.training import train
 from micro.checkpoint import load_model
 from micro.score import score
 from micro.text import read_course

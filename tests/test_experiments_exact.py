@@ -7,12 +7,14 @@ import pytest
 import torch
 
 from experiments.__main__ import main
-from experiments.exact_check import Check, Reading, judge, near_and_far, pairs_of, texts
-from experiments.exact_enumeration import PROMPT, target_of
-from experiments.exact_laws import target_law, walks
-from experiments.exact_matrix import CLEAN, Found, checks_of
-from experiments.exact_report import lines, summary
-from experiments.exact_statistics import (
+from experiments.exact.check import Check, Reading, judge, near_and_far, pairs_of, texts
+from experiments.exact.enumeration import PROMPT, target_of
+from experiments.exact.faults import FAULTS, plant
+from experiments.exact.laws import target_law, walks
+from experiments.exact.matrix import CLEAN, Found, checks_of
+from experiments.exact.metered import Metered
+from experiments.exact.report import lines, summary
+from experiments.exact.statistics import (
     FALSE_ALARM,
     PROJECTIONS,
     coin,
@@ -23,9 +25,7 @@ from experiments.exact_statistics import (
     micro_law,
     seen,
 )
-from experiments.exact_tiers import TIERS
-from experiments.faults import FAULTS, plant
-from experiments.metered import Metered
+from experiments.exact.tiers import TIERS
 from experiments.store import Store
 from micro.chance import generator_for
 from specdec.accept import RULES, chance_for

@@ -2,10 +2,10 @@
 
 import pytest
 
-from experiments import exact_drafts
-from experiments.exact_check import judge
-from experiments.exact_drafts import MODELS, SMALL, checks
-from experiments.exact_matrix import checks_of
+from experiments.exact import drafts as exact_drafts
+from experiments.exact.check import judge
+from experiments.exact.drafts import MODELS, SMALL, checks
+from experiments.exact.matrix import checks_of
 from specdec.drafts import DRAFTS
 from specdec.drafts.table import TextDraft, TreeDraft
 from specdec.proposal import Proposal

@@ -2,9 +2,9 @@
 
 import pytest
 
-from experiments.exact_check import ROUNDING
-from experiments.exact_laws import gap, law_of, loop_law, one_rounds, target_law, walks
-from experiments.faults import FAULTS, plant
+from experiments.exact.check import ROUNDING
+from experiments.exact.faults import FAULTS, plant
+from experiments.exact.laws import gap, law_of, loop_law, one_rounds, target_law, walks
 from micro.sampling import Sampling
 from specdec.accept import RULES
 from specdec.drafts.model import ModelDraft

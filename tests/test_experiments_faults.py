@@ -5,10 +5,10 @@ import inspect
 
 import pytest
 
-from experiments.exact_check import LEVELS
-from experiments.exact_matrix import checks_of, try_fault
-from experiments.exact_tiers import TIERS
-from experiments.faults import FAULTS, Fault, plant
+from experiments.exact.check import LEVELS
+from experiments.exact.faults import FAULTS, Fault, plant
+from experiments.exact.matrix import checks_of, try_fault
+from experiments.exact.tiers import TIERS
 
 # what implementations of speculative decoding have got wrong: none of these may leave the table
 MUST_BE_THERE = """

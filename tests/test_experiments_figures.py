@@ -17,11 +17,11 @@ from made_records import fill, made_result
 
 from experiments import estimate
 from experiments.__main__ import main
-from experiments.figure_style import SIZE, spread, to_png, to_svg, whiskers
+from experiments.drawing.palette import LOOKS
+from experiments.drawing.shown import one_setting, shown
+from experiments.drawing.style import SIZE, spread, to_png, to_svg, whiskers
 from experiments.figures import FIGURES
-from experiments.palette import LOOKS
 from experiments.plot import draw_all
-from experiments.shown import one_setting, shown
 from experiments.store import Store
 
 ROOT = Path(__file__).resolve().parents[1]

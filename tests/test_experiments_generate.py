@@ -138,7 +138,7 @@ def test_the_context_ends_the_text(call, folder):
 
 
 def test_a_forked_text_is_said_to_be_one(call, monkeypatch):
-    monkeypatch.setattr("experiments.request.open_model", lambda folder: twin_model())
+    monkeypatch.setattr("experiments.watch.request.open_model", lambda folder: twin_model())
     result = json.loads(call("-T", "0", "--lanes", "off", "--json")[0])
     assert result["identical"] is False
     out, err = call("-T", "0", "--lanes", "off")

@@ -6,9 +6,9 @@ import json
 import pytest
 import torch
 
-from experiments import identity
 from experiments.__main__ import main
-from experiments.comparison import GREEDY, Counts, compare, plain_text
+from experiments.identity import command as identity
+from experiments.identity.comparison import GREEDY, Counts, compare, plain_text
 from experiments.paths import DATA
 from experiments.prompts import load_prompts
 from micro.chance import SeededChance

@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 import torch
 
-from experiments import estimate, ladder_run
+from experiments import estimate
 from experiments.__main__ import main
-from experiments.error_laws import fits, groups
-from experiments.frontier import alphas_for
-from experiments.label_places import places
-from experiments.ladder import found_points
-from experiments.ladder_points import LADDER, MIXES
-from experiments.ladder_rates import Rates, Rung, winner, winners
+from experiments.drawing.label_places import places
+from experiments.ladder import run as ladder_run
+from experiments.ladder.command import found_points
+from experiments.ladder.error_laws import fits, groups
+from experiments.ladder.frontier import alphas_for
+from experiments.ladder.points import LADDER, MIXES
+from experiments.ladder.rates import Rates, Rung, winner, winners
 from experiments.paths import DATA, WEIGHTS
 from experiments.prompts import Prompt, load_prompts
 from experiments.setting import Setting

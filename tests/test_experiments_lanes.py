@@ -8,14 +8,16 @@ import matplotlib
 import pytest
 import torch
 
-from experiments import lanes_cost, lanes_run, lanes_study
 from experiments.__main__ import main
-from experiments.comparison import Counts, plain_text
-from experiments.controls import PLANTS
-from experiments.figure_style import SIZE, to_png
-from experiments.figures_lanes import forks
-from experiments.lanes_study import DTYPES, GAMMAS, POINTS, LaneSetting, in_type, quarter, starts
-from experiments.lanes_table import below, edges, lines, quantile, report, without
+from experiments.drawing.style import SIZE, to_png
+from experiments.identity.comparison import Counts, plain_text
+from experiments.identity.controls import PLANTS
+from experiments.lanes import command as lanes_run
+from experiments.lanes import cost as lanes_cost
+from experiments.lanes import study as lanes_study
+from experiments.lanes.figure import forks
+from experiments.lanes.study import DTYPES, GAMMAS, POINTS, LaneSetting, in_type, quarter, starts
+from experiments.lanes.table import below, edges, lines, quantile, report, without
 from experiments.paths import DATA, WEIGHTS
 from experiments.prompts import Prompt, load_prompts
 from experiments.store import Store

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.exact_check import texts as loop_texts
-from experiments.length_bank import Bank, ask, fill, fixed, oracle, policy, stopped
-from experiments.lengths_figure import lengths
-from experiments.lengths_run import VERSION, fit
-from experiments.lengths_table import by_luck, lines, rows_of
+from experiments.exact.check import texts as loop_texts
+from experiments.exact.small_model import small_micro
+from experiments.lengths.bank import Bank, ask, fill, fixed, oracle, policy, stopped
+from experiments.lengths.figure import lengths
+from experiments.lengths.run import VERSION, fit
+from experiments.lengths.table import by_luck, lines, rows_of
 from experiments.prompts import Prompt
 from experiments.setting import Setting, Texts
-from experiments.small_model import small_micro
 from micro.chance import SeededChance, generator_for
 from micro.sampling import Sampling
 from quant.formats import parse_format
@@ -149,7 +149,7 @@ def test_the_gap_that_luck_alone_makes():
 
 
 def test_the_figure_of_records_and_of_none():
-    from experiments.figure_style import to_png
+    from experiments.drawing.style import to_png
 
     for records in ([made_record(), made_record("rtn4"), made_record(temperature=0.5)], []):
         assert to_png(lengths(records)).startswith(b"\x89PNG")

@@ -8,9 +8,9 @@ import math
 import pytest
 import torch
 
-from experiments import lossy
 from experiments.__main__ import main
 from experiments.store import Store
+from experiments.zoo import lossy
 from micro.checkpoint import load_model, save_model
 from micro.sampling import Sampling
 from specdec.accept import RULES
@@ -48,7 +48,7 @@ def test_every_rule_that_is_not_exact_says_lossy_in_record_and_row(place, printe
 
 def test_the_counts_are_the_text_s_own(place, printed):
     """Nats and likeliest bytes of a text spelled out from the record's own seed."""
-    from experiments.exact_check import texts
+    from experiments.exact.check import texts
     from micro.chance import SeededChance
     from specdec.drafts import make_draft
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
-from experiments import estimate, rounds_run
+from experiments import estimate
 from experiments.examples.own_text import figures, main, prompts_from
 from experiments.figures import FIGURES
 from experiments.store import Store
+from experiments.watch import rounds_run
 from micro.checkpoint import load_model
 from micro.text import Corpus, Document
 

@@ -7,11 +7,12 @@ from browser import browser, needs_browser
 from made_records import fill
 from made_rounds import add_run
 
-from experiments import estimate, rounds_run
-from experiments.curves import C_NAMES
-from experiments.page_plate import CONTROLS, READOUTS, plate_data
-from experiments.page_viewer import PANEL, viewer_data
-from experiments.report import sources, write_page
+from experiments import estimate
+from experiments.page.command import sources, write_page
+from experiments.page.plate import CONTROLS, READOUTS, plate_data
+from experiments.page.viewer import PANEL, viewer_data
+from experiments.plate.curves import C_NAMES
+from experiments.watch import rounds_run
 
 pytestmark = needs_browser
 PANEL_IDS = [f"panel-{i}" for i in range(len(PANEL))]
@@ -278,7 +279,7 @@ def test_hostile_text_stays_text(chromium, tmp_path):
 
 def test_the_readmes_picture_is_made_by_a_command(page, tmp_path, capsys):
     """A PNG of the stated size; a page that is not there is one line."""
-    from experiments.page_picture import HEIGHT, WIDTH, main
+    from experiments.page.picture import HEIGHT, WIDTH, main
 
     out = tmp_path / "page.png"
     assert main(["--page", str(page[0]), "--out", str(out)]) == 0

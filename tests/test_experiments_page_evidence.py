@@ -6,10 +6,13 @@ import re
 
 from made_records import GAMMAS, fill, made_animal, made_result
 
-from experiments import page_evidence, page_tables, rules_glance, rules_run
-from experiments.ladder_rates import rung
-from experiments.page_plate import plate_data
-from experiments.report import build_page, sources, with_neighbours
+from experiments.ladder.rates import rung
+from experiments.page import evidence as page_evidence
+from experiments.page import tables as page_tables
+from experiments.page.command import build_page, sources, with_neighbours
+from experiments.page.plate import plate_data
+from experiments.rules import glance as rules_glance
+from experiments.rules import run as rules_run
 from experiments.store import Store
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from experiments import rounds_run
-from experiments.curves import HEADLINE_C
 from experiments.paths import REFERENCE
-from experiments.rounds_text import totals
+from experiments.plate.curves import HEADLINE_C
 from experiments.store import Store, canonical
+from experiments.watch import rounds_run
+from experiments.watch.rounds_text import totals
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from experiments import figure_style, page_style
-from experiments.palette import (
+from experiments.drawing import style as figure_style
+from experiments.drawing.palette import (
     FATES,
     LOOKS,
     SIGNS,
@@ -17,6 +17,7 @@ from experiments.palette import (
     sgr,
     with_signs,
 )
+from experiments.page import style as page_style
 
 ROOT = Path(__file__).resolve().parents[1]
 HEX = re.compile(r"#[0-9a-fA-F]{6}\b")
@@ -27,7 +28,7 @@ def test_no_colour_is_written_anywhere_but_in_the_palette():
         *(ROOT / "experiments").glob("*.py"),
         *(ROOT / "experiments").glob("page*.[jc]s*"),
     ]:
-        if path.name != "palette.py":
+        if path.name != "drawing/palette.py":
             assert HEX.findall(path.read_text(encoding="utf-8")) == [], path.name
 
 

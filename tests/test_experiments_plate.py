@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 import torch
 
-from experiments import estimate, plate_run
+from experiments import estimate
 from experiments.__main__ import main
-from experiments.agreement import compare
-from experiments.curves import curve
-from experiments.palette import with_signs
-from experiments.plate_table import first_screen
+from experiments.drawing.palette import with_signs
+from experiments.plate import run as plate_run
+from experiments.plate.agreement import compare
+from experiments.plate.curves import curve
+from experiments.plate.table import first_screen
 from experiments.prompts import load_prompts
 from experiments.runner import measure
 from experiments.setting import Setting

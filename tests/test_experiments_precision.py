@@ -6,8 +6,8 @@ import json
 import numpy as np
 import pytest
 
-from experiments import bench_precision
-from experiments.bench_precision import (
+from experiments.bench import precision as bench_precision
+from experiments.bench.precision import (
     card,
     extrapolated,
     measure_precision,

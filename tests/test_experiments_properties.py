@@ -17,12 +17,12 @@ from made_records import fill
 
 from experiments import estimate
 from experiments.__main__ import COMMANDS, Parser, main
+from experiments.drawing.shown import shown
 from experiments.prompts import load_prompts
-from experiments.request import open_request
 from experiments.run import EXPERIMENTS
-from experiments.shown import shown
 from experiments.store import Store
-from experiments.train import plan
+from experiments.training.train import plan
+from experiments.watch.request import open_request
 from micro.checkpoint import save_model
 from micro.files import FileFault
 

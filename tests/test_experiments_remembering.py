@@ -2,7 +2,7 @@
 
 import torch
 
-from experiments.remembering import RememberingDraft
+from experiments.identity.remembering import RememberingDraft
 from micro.chance import SeededChance
 from micro.sampling import Sampling
 from quant.formats import parse_format

@@ -13,17 +13,20 @@ import pytest
 from made_records import fill, made_result
 from made_rounds import add_run
 
-from experiments import estimate, page_tables, plate_run, rounds_run
+from experiments import estimate
 from experiments.__main__ import main
+from experiments.drawing.shown import shown
 from experiments.figures import FIGURES
-from experiments.page_parts import data_script, rounds
-from experiments.page_plate import C_NAMES, READOUTS, plate_data
-from experiments.page_text import byte, bytes_as_text, pieces
-from experiments.plate_table import verdict
-from experiments.report import build_page, sources
-from experiments.rounds_text import title
-from experiments.shown import shown
+from experiments.page import tables as page_tables
+from experiments.page.command import build_page, sources
+from experiments.page.parts import data_script, rounds
+from experiments.page.plate import C_NAMES, READOUTS, plate_data
+from experiments.page.text import byte, bytes_as_text, pieces
+from experiments.plate import run as plate_run
+from experiments.plate.table import verdict
 from experiments.store import Store
+from experiments.watch import rounds_run
+from experiments.watch.rounds_text import title
 
 ROOT = Path(__file__).resolve().parents[1]
 VOID = {"meta", "br", "img", "hr", "link", "input"}
@@ -349,10 +352,10 @@ def test_one_p_changed_in_a_recorded_run_changes_that_number_alone(tmp_path, no_
     assert found == {"viewer-data/runs/0/rounds/0/1/facts/1/1": "0.123"}
 
 
-@pytest.mark.parametrize("name", ["page_plate.js", "page_viewer.js"])
+@pytest.mark.parametrize("name", ["plate.js", "viewer.js"])
 def test_the_page_s_scripts_hold_no_formula(name):
     """Nothing that computes or formats a number: no product, quotient or power, no Math, no parsing, no rounding."""
-    code = (ROOT / "experiments" / name).read_text()
+    code = (ROOT / "experiments" / "page" / name).read_text()
     code = re.sub(r"^\s*//.*$|\s// .*$", "", code, flags=re.M)
     code = re.sub(r'"[^"\n]*"', '""', code)
     assert not re.findall(

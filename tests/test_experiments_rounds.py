@@ -7,14 +7,14 @@ import json
 import pytest
 from made_rounds import add_run
 
-from experiments import rounds_run
 from experiments.__main__ import main
-from experiments.page_viewer import PANEL, prob, viewer_data
+from experiments.page.viewer import PANEL, prob, viewer_data
 from experiments.prompts import load_prompts
-from experiments.recording import record
-from experiments.rounds_text import check_text, totals
 from experiments.setting import Setting
 from experiments.store import Store
+from experiments.watch import rounds_run
+from experiments.watch.recording import record
+from experiments.watch.rounds_text import check_text, totals
 from micro.checkpoint import save_model
 from micro.generate import generate as plain
 from micro.sampling import Sampling
@@ -92,7 +92,7 @@ def test_a_correction_has_a_place_in_the_residual_it_was_drawn_from(pair):
 def test_the_residual_is_the_rules_own(pair):
     import torch
 
-    from experiments.recording import top
+    from experiments.watch.recording import top
 
     p, q = torch.tensor([0.5, 0.25, 0.25, 0.0]), torch.tensor([0.125, 0.5, 0.125, 0.25])
     assert top(residual(p, q, 1)) == [[0, 0.75], [2, 0.25]]

@@ -6,10 +6,14 @@ import json
 import numpy as np
 import pytest
 
-from experiments import beside, loop_run, loop_table, rules_run, rules_table
 from experiments.__main__ import main
-from experiments.loop_figure import loop
-from experiments.rules_figure import rules
+from experiments.loop import beside
+from experiments.loop import run as loop_run
+from experiments.loop import table as loop_table
+from experiments.loop.figure import loop
+from experiments.rules import run as rules_run
+from experiments.rules import table as rules_table
+from experiments.rules.figure import rules
 from experiments.store import Store
 from micro.checkpoint import save_model
 from tests.byte_model import byte_model

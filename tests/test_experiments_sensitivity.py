@@ -8,12 +8,12 @@ import json
 import pytest
 import torch
 
-from experiments import sensitivity_run
 from experiments.__main__ import main
 from experiments.draft_formats import read_format
-from experiments.mix_search import State, search, within
+from experiments.ladder import sensitivity_run
+from experiments.ladder.mix_search import State, search, within
+from experiments.ladder.sensitivity_figure import as_rows, short
 from experiments.prompts import load_prompts
-from experiments.sensitivity_figure import as_rows, short
 from experiments.setting import Setting
 from experiments.store import Store
 from micro.checkpoint import save_model

@@ -6,12 +6,12 @@ import json
 import numpy as np
 import pytest
 
-from experiments import shared_run
 from experiments.__main__ import main
-from experiments.ladder_run import halves
+from experiments.ladder.run import halves
 from experiments.prompts import load_prompts
-from experiments.shared_figure import shared
-from experiments.shared_table import as_json, change, lines, pairs, rates, row
+from experiments.shared import run as shared_run
+from experiments.shared.figure import shared
+from experiments.shared.table import as_json, change, lines, pairs, rates, row
 from experiments.store import Store
 from micro.checkpoint import save_model
 from tests.byte_model import byte_model

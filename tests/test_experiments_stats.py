@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from made_records import made_result
 
-from experiments.curves import Curve, by_kind, curve, paired_difference
+from experiments.plate.curves import Curve, by_kind, curve, paired_difference
 from experiments.stats import interval, resample_weights
 
 

@@ -5,7 +5,7 @@ import io
 import numpy as np
 import pytest
 
-from experiments.stream_text import (
+from experiments.watch.stream_text import (
     StreamText,
     colours_wanted,
     escape_controls,

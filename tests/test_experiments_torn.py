@@ -11,7 +11,7 @@ import torch
 from experiments import store as store_module
 from experiments.paths import REFERENCE
 from experiments.store import Store
-from experiments.training_log import TrainingLog
+from experiments.training.log import TrainingLog
 from micro.files import FileFault
 from micro.training_state import NAMES, CheckpointFolder, TrainingState
 

@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from experiments.__main__ import main
-from experiments.cost_panel import WIDTH, nominal_bits, time_lines
-from experiments.palette import FATES, fate_entries, legend, paint, sgr
-from experiments.trace import cells, grid
+from experiments.drawing.palette import FATES, fate_entries, legend, paint, sgr
+from experiments.watch.cost_panel import WIDTH, nominal_bits, time_lines
+from experiments.watch.trace import cells, grid
 from micro.checkpoint import load_model, save_model
 from quant.bytes import pass_bytes
 from quant.formats import parse_format

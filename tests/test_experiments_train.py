@@ -15,10 +15,10 @@ import pytest
 import torch
 
 from experiments.__main__ import main
-from experiments.compressors import compressor_rates
-from experiments.train import add_arguments, plan
-from experiments.training_log import TrainingLog, loss_figure, save_figure
-from experiments.training_outcome import printable
+from experiments.course.compressors import compressor_rates
+from experiments.training.log import TrainingLog, loss_figure, save_figure
+from experiments.training.outcome import printable
+from experiments.training.train import add_arguments, plan
 from micro.checkpoint import load_model
 from micro.files import FileFault
 from micro.score import score

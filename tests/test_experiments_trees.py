@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from experiments import trees_run
-from experiments.figure_style import to_png
+from experiments.drawing.style import to_png
+from experiments.exact.small_model import small_micro
 from experiments.prompts import Prompt
 from experiments.setting import Setting
-from experiments.small_model import small_micro
-from experiments.trees import write
-from experiments.trees_figure import trees
-from experiments.trees_run import VERSION, contenders
-from experiments.trees_table import CONTENDERS, lines, measured_w, rows_of
+from experiments.trees import run as trees_run
+from experiments.trees.command import write
+from experiments.trees.figure import trees
+from experiments.trees.run import VERSION, contenders
+from experiments.trees.table import CONTENDERS, lines, measured_w, rows_of
 from micro.chance import generator_for
 from quant.formats import parse_format
 from quant.model import quantize_model

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from experiments.__main__ import main
+from experiments.ladder.tuned_run import TunedDrafts
 from experiments.prompts import load_prompts
 from experiments.setting import Setting
 from experiments.store import Store
-from experiments.tune_text import openings
-from experiments.tuned_run import TunedDrafts
+from experiments.training.tune_text import openings
 from micro.checkpoint import load_model, save_model
 from micro.tensors import load_tensors
 from micro.text import as_tokens

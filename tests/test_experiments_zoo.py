@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from made_records import made_animal as record
 
-from experiments import zoo_run
 from experiments.__main__ import main
-from experiments.ladder_run import halves
+from experiments.ladder.run import halves
 from experiments.paths import DATA, WEIGHTS
 from experiments.prompts import load_prompts
 from experiments.setting import Setting
-from experiments.zoo_figures import FIGURES
-from experiments.zoo_points import GROUPS, ZOO
-from experiments.zoo_rates import ROW_COST, animal, best_of_group
-from experiments.zoo_table import as_json, as_markdown, as_text, verdict
+from experiments.zoo import run as zoo_run
+from experiments.zoo.figures import FIGURES
+from experiments.zoo.points import GROUPS, ZOO
+from experiments.zoo.rates import ROW_COST, animal, best_of_group
+from experiments.zoo.table import as_json, as_markdown, as_text, verdict
 from quant.bytes import pass_bytes
 from specdec.drafts import make_draft
 from specdec.record import Totals

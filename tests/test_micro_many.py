@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from experiments.small_model import small_micro
+from experiments.exact.small_model import small_micro
 from micro import many
 from micro.chance import SeededChance
 from micro.generate import generate

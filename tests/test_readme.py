@@ -129,7 +129,7 @@ def test_links_and_figures_exist():
     assert targets and [path for path in targets if not (ROOT / path).exists()] == []
 
 
-def test_the_tree_names_every_module_of_the_libraries():
+def test_the_tree_names_every_module_of_the_libraries_and_every_folder_of_experiments():
     (tree,) = (block for block in blocks("text") if block.startswith("micro/"))
     named, package = set(), ""
     for line in tree.splitlines():
@@ -140,7 +140,8 @@ def test_the_tree_names_every_module_of_the_libraries():
         named.add(path)
     libraries = (ROOT / package for package in ("micro", "quant", "specdec"))
     modules = {path for folder in libraries for path in folder.glob("[!_]*.py")}
-    assert modules - named == set()
+    folders = {path.parent for path in (ROOT / "experiments").glob("*/__init__.py")}
+    assert (modules | folders) - named == set()
 
 
 def test_reference_page_names_no_place_of_the_machine_that_made_it():
@@ -150,7 +151,7 @@ def test_reference_page_names_no_place_of_the_machine_that_made_it():
 
 
 def test_page_of_records_inside_the_clone_is_named_from_its_root():
-    from experiments.report import build_page
+    from experiments.page.command import build_page
     from experiments.store import Store
 
     page = build_page(Store(ROOT / "experiments" / "reference"))  # an absolute path

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from experiments.exact_check import ROUNDING
-from experiments.exact_laws import gap, target_law
-from experiments.exact_pairs import PAIRS, pairs
+from experiments.exact.check import ROUNDING
+from experiments.exact.laws import gap, target_law
+from experiments.exact.pairs import PAIRS, pairs
 from micro.chance import EnumeratingChance, SeededChance, every_branch
 from micro.sampling import Sampling
 from specdec.accept import RULES, acceptance, residual, verify

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from experiments.exact_laws import gap, law_of, target_law, walks
-from experiments.metered import Metered
-from experiments.small_model import small_micro
+from experiments.exact.laws import gap, law_of, target_law, walks
+from experiments.exact.metered import Metered
+from experiments.exact.small_model import small_micro
 from micro.chance import KeyedChance, SeededChance, every_branch
 from micro.generate import generate as plain
 from micro.sampling import Sampling

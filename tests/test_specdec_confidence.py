@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from experiments.exact_laws import gap, loop_law, target_law
-from experiments.small_model import small_micro
+from experiments.exact.laws import gap, loop_law, target_law
+from experiments.exact.small_model import small_micro
 from micro.chance import KeyedChance, SeededChance
 from micro.generate import generate as plain
 from micro.sampling import Sampling

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.exact_laws import law_of, target_law, walks
-from experiments.small_model import small_micro
+from experiments.exact.laws import law_of, target_law, walks
+from experiments.exact.small_model import small_micro
 from micro.chance import SeededChance
 from micro.generate import generate as plain
 from micro.sampling import Sampling

@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from experiments.exact_caches import ROUNDED, relative
-from experiments.small_model import small_micro
+from experiments.exact.caches import ROUNDED, relative
+from experiments.exact.small_model import small_micro
 from micro.chance import SeededChance
 from micro.files import FileFault
 from micro.generate import generate as plain

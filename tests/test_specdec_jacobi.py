@@ -2,10 +2,10 @@
 
 import pytest
 
-from experiments.comparison import compare, plain_text
-from experiments.exact_caches import left_over
-from experiments.exact_enumeration import PROMPT, SAMPLINGS, STOPS, by_walks, keyed
-from experiments.small_model import small_micro
+from experiments.exact.caches import left_over
+from experiments.exact.enumeration import PROMPT, SAMPLINGS, STOPS, by_walks, keyed
+from experiments.exact.small_model import small_micro
+from experiments.identity.comparison import compare, plain_text
 from micro.chance import SeededChance
 from micro.generate import generate as plain
 from micro.sampling import Sampling

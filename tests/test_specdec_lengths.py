@@ -2,10 +2,10 @@
 
 import pytest
 
-from experiments.exact_caches import left_over
-from experiments.exact_check import near_and_far, steps, texts
-from experiments.exact_enumeration import COOL, PROMPT, by_walks, target_of
-from experiments.small_model import small_micro
+from experiments.exact.caches import left_over
+from experiments.exact.check import near_and_far, steps, texts
+from experiments.exact.enumeration import COOL, PROMPT, by_walks, target_of
+from experiments.exact.small_model import small_micro
 from micro.chance import SeededChance
 from micro.generate import generate as plain
 from micro.sampling import Sampling

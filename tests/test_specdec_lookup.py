@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments.small_model import small_micro
+from experiments.exact.small_model import small_micro
 from micro.chance import SeededChance
 from micro.generate import generate as plain
 from micro.sampling import Sampling

@@ -10,8 +10,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from experiments.exact_caches import ROUNDED, relative
-from experiments.small_model import small_micro
+from experiments.exact.caches import ROUNDED, relative
+from experiments.exact.small_model import small_micro
 from micro.chance import SeededChance
 from micro.files import FileFault
 from micro.generate import generate as plain

@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from experiments.small_model import small_micro
+from experiments.exact.small_model import small_micro
 from micro.chance import SeededChance, generator_for
 from micro.files import FileFault
 from micro.generate import generate as plain

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.exact_laws import walks
-from experiments.small_model import small_micro
+from experiments.exact.laws import walks
+from experiments.exact.small_model import small_micro
 from micro.chance import SeededChance, generator_for
 from micro.sampling import Sampling
 from specdec.closed_forms import CLOSED_FORMS

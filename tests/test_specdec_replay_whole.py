@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from experiments.exact_laws import walks
+from experiments.exact.laws import walks
 from micro.chance import generator_for
 from micro.sampling import Sampling
 from specdec.accept import RULES

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.exact_laws import walks
-from experiments.small_model import small_micro
+from experiments.exact.laws import walks
+from experiments.exact.small_model import small_micro
 from micro.chance import KeyedChance, SeededChance, every_branch, generator_for
 from micro.generate import generate as plain
 from micro.sampling import Sampling

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from experiments.comparison import compare, plain_text
-from experiments.exact_caches import left_over
-from experiments.exact_enumeration import PROMPT, SAMPLINGS, STOPS, by_program, by_walks, keyed
-from experiments.exact_laws import gap, law_of, target_law, walks
-from experiments.small_model import small_micro
+from experiments.exact.caches import left_over
+from experiments.exact.enumeration import PROMPT, SAMPLINGS, STOPS, by_program, by_walks, keyed
+from experiments.exact.laws import gap, law_of, target_law, walks
+from experiments.exact.small_model import small_micro
+from experiments.identity.comparison import compare, plain_text
 from micro.chance import SeededChance
 from micro.sampling import Sampling
 from specdec.decode import generate, rounds

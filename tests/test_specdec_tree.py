@@ -5,10 +5,10 @@ import json
 import pytest
 import torch
 
-from experiments.exact_caches import ROUNDED, distance
-from experiments.exact_check import near_and_far, steps, texts
-from experiments.exact_enumeration import COOL, PROMPT, by_walks, target_of
-from experiments.small_model import small_micro
+from experiments.exact.caches import ROUNDED, distance
+from experiments.exact.check import near_and_far, steps, texts
+from experiments.exact.enumeration import COOL, PROMPT, by_walks, target_of
+from experiments.exact.small_model import small_micro
 from micro.chance import SeededChance, generator_for
 from micro.files import FileFault
 from micro.generate import generate as plain

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.exact_laws import target_law, walks
+from experiments.exact.laws import target_law, walks
 from micro.chance import SeededChance
 from micro.sampling import Sampling
 from specdec.accept import token_rule

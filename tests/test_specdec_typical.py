@@ -7,9 +7,9 @@ import math
 import pytest
 import torch
 
-from experiments.exact_check import near_and_far
-from experiments.exact_enumeration import COOL, PROMPT, target_of
-from experiments.exact_laws import gap, law_of, target_law, walks
+from experiments.exact.check import near_and_far
+from experiments.exact.enumeration import COOL, PROMPT, target_of
+from experiments.exact.laws import gap, law_of, target_law, walks
 from experiments.options import check_rule
 from micro.chance import SeededChance
 from micro.sampling import Sampling

@@ -14,14 +14,15 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from experiments import estimate, rounds_run
+from experiments import estimate
 from experiments.figures import FIGURES
+from experiments.page.command import write_page
 from experiments.plot import draw_all
 from experiments.prompts import Prompt
-from experiments.report import write_page
 from experiments.runner import measure
 from experiments.setting import Setting
 from experiments.store import Store
+from experiments.watch import rounds_run
 from micro.chance import SeededChance
 from micro.checkpoint import save_model
 from micro.model import ModelConfig, Transformer

@@ -1,0 +1,1 @@
+"""Clocks: decoding beside transformers, replay beside the loop."""

@@ -1,0 +1,1 @@
+"""How every figure looks: style, colours, labels, and which records are shown."""

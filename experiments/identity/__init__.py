@@ -1,0 +1,1 @@
+"""Speculative text beside plain text, bit for bit."""

@@ -1,0 +1,1 @@
+"""Low-bit formats as drafts: the ladder, its frontier and laws, mixed widths, slices, tuned copies."""

@@ -1,0 +1,1 @@
+"""The real loop beside replay, on the same texts."""

@@ -1,0 +1,1 @@
+"""The acceptance rules on the same texts."""

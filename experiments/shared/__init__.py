@@ -1,0 +1,1 @@
+"""A draft over the target's own cache."""

@@ -1,0 +1,1 @@
+"""Training on the command line: micro and its siblings, low-bit copies, heads."""

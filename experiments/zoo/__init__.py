@@ -1,0 +1,1 @@
+"""Every way to draft on one scale."""
