@@ -65,7 +65,7 @@ def add_window(parser: argparse.ArgumentParser, default: int = 64, least: int = 
 
 
 def add_every(parser: argparse.ArgumentParser, default: int) -> None:
-    """For experiments whose prompts ladder_run.thinned takes."""
+    """For experiments on experiments/halves.py's thinned prompts."""
     parser.add_argument("--every", type=whole(1, 8), default=default, metavar="N",
                         help="use every N-th prompt of each plate: faster, wider intervals (default: %(default)s)")  # fmt: skip
 

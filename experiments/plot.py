@@ -21,6 +21,8 @@ from micro.files import FileFault, write_atomically
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    Draw = Callable[[list[dict]], Figure]  # records -> a figure
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_records(parser)
@@ -67,9 +69,7 @@ def draw_all(store: Store, out: Path) -> list[Path]:
         return [p for name, draw in FIGURES.items() for p in write_figure(name, draw(found), out)]
 
 
-def write_figures(
-    figures: dict[str, Callable[[list[dict]], Figure]], records: list[dict], out: Path, command: str
-) -> None:
+def write_figures(figures: dict[str, Draw], records: list[dict], out: Path, command: str) -> None:
     """Each figure of these records. What goes wrong is said, naming `command`, and loses no record."""
     for name, figure in figures.items():
         try:

@@ -13,6 +13,7 @@ import torch
 from experiments import estimate
 from experiments.__main__ import main
 from experiments.drawing.label_places import places
+from experiments.halves import halves, thinned
 from experiments.ladder import run as ladder_run
 from experiments.ladder.command import found_points
 from experiments.ladder.error_laws import fits, groups
@@ -57,25 +58,25 @@ def command(folder, out, *more) -> list[str]:
 
 def test_no_plate_is_in_both_halves_and_kinds_are_balanced():
     found = SimpleNamespace(prompts=load_prompts(DATA / "prompts.jsonl"))
-    halves = [[found.prompts[i] for i in half] for half in ladder_run.halves(found)]
-    plates = [{p.id.rpartition("-")[0] for p in half} for half in halves]
+    parts = [[found.prompts[i] for i in half] for half in halves(found.prompts)]
+    plates = [{p.id.rpartition("-")[0] for p in half} for half in parts]
     assert not plates[0] & plates[1] and len(plates[0]) == len(plates[1]) == 12
-    for half in halves:
+    for half in parts:
         assert [sum(p.kind == k for p in half) for k in ("lesson", "copy", "free")] == [32, 32, 32]
-    assert "plate" not in {p.id for half in halves for p in half}
+    assert "plate" not in {p.id for half in parts for p in half}
 
 
 def test_thinned_prompts_keep_every_plate():
     prompts = load_prompts(DATA / "prompts.jsonl")
-    few = ladder_run.thinned(prompts, 4)
+    few = thinned(prompts, 4)
     assert [p.id for p in few[:5]] == ["plate", "01-6-1", "01-6-5", "02-6-1", "02-6-5"]
-    assert len(few) == 1 + 2 * 24 and ladder_run.thinned(prompts, 1) == prompts
+    assert len(few) == 1 + 2 * 24 and thinned(prompts, 1) == prompts
 
 
 def test_prompts_of_one_plate_cannot_be_parted():
     one = SimpleNamespace(prompts=[p for p in load_prompts(DATA / "prompts.jsonl") if p.id.startswith("01-6")])  # fmt: skip
     with pytest.raises(ValueError, match="prompts of two plates"):
-        ladder_run.halves(one)
+        halves(one.prompts)
 
 
 def test_the_best_gamma_by_hand():
@@ -94,7 +95,7 @@ def measured(folder) -> tuple[Setting, dict]:
 def test_a_rung_s_counts_are_the_estimate_s_on_the_reporting_prompts(measured):
     """The same texts through the plate's experiment: equal to the four digits that are kept."""
     found, result = measured
-    reporting = [found.prompts[i] for i in ladder_run.halves(found)[1]]
+    reporting = [found.prompts[i] for i in halves(found.prompts)[1]]
     other = Setting(found.model_dir, reporting, window=16, seeds=(1,), most_gamma=24)
     for temperature in (0.0, 1.0):
         part = result["temperatures"][f"{temperature:g}"]
@@ -126,7 +127,7 @@ def test_kl_and_agreement_by_hand(measured):
     p = texts.laws[:, :16].double()
     kl = torch.special.xlogy(p, p / q[:, :16].double()).sum(-1).mean(1).numpy()
     found_kl = ladder_run.distances(texts, q, found)
-    for half, value in zip(ladder_run.halves(found), found_kl["kl"]):
+    for half, value in zip(halves(found.prompts), found_kl["kl"]):
         assert value == pytest.approx(kl[half].mean(), rel=1e-5)
     assert found_kl["agreement"] == [1, 1]
 
@@ -158,7 +159,7 @@ def test_the_command_measures_once_and_draws(folder, tmp_path, capsys):
     assert {p.name for p in out.glob("*.png")} == {"frontier.png", "error-laws.png"}
     assert main(command(folder, out, *only)) == 0
     text = capsys.readouterr().out
-    assert "Measured 0 formats, 3 were on record" in text and "Best of all:" in text
+    assert "Measured 0 points, 3 were on record" in text and "Best of all:" in text
     assert "up to 3.5 bits per weight: mse3-fp8+gptq" in text
     assert main(command(folder, out, *only, "--markdown")) == 0
     table = capsys.readouterr().out.splitlines()

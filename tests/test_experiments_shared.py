@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments.__main__ import main
-from experiments.ladder.run import halves
+from experiments.halves import halves
 from experiments.prompts import load_prompts
 from experiments.shared import run as shared_run
 from experiments.shared.figure import shared
@@ -56,7 +56,7 @@ def test_counts_of_whole_rounds_by_prompt(records, call):
     class Plain:
         prompts = load_prompts(call.folder / "prompts.jsonl")
 
-    reporting = [Plain.prompts[i].id for i in halves(Plain)[1]]
+    reporting = [Plain.prompts[i].id for i in halves(Plain.prompts)[1]]
     assert [record["point"] for record in records] == POINTS and reporting == ["y-1", "y-2"]
     for record in records:
         result = record["result"]

@@ -9,7 +9,7 @@ import pytest
 from made_records import made_animal as record
 
 from experiments.__main__ import main
-from experiments.ladder.run import halves
+from experiments.halves import halves
 from experiments.paths import DATA, WEIGHTS
 from experiments.prompts import load_prompts
 from experiments.setting import Setting
@@ -50,7 +50,7 @@ def test_replay_and_the_real_loop_agree_on_greedy_text(setting):
     draft = make_draft(setting.model, "rtn2")
     replayed = zoo_run.replayed(draft, draft.model, 0.0, setting)
     looped = zoo_run.looped(draft, 0.0, setting)
-    for half in halves(setting):
+    for half in halves(setting.prompts):
         for gamma in (1, 4):
             for a, b in zip(replayed(half, gamma), looped(half, gamma)):
                 assert {n: getattr(a, n) for n in zoo_run.COUNTS} == pytest.approx(

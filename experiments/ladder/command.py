@@ -11,80 +11,46 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from pathlib import Path
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from experiments.options import (
-    add_every,
-    add_model,
-    add_prompts,
-    add_threads,
-    add_window,
-    set_threads,
-)
-from experiments.paths import RESULTS
+from experiments.sweep import add_sweep, open_setting, sweep
 
 if TYPE_CHECKING:
     from experiments.setting import Setting
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_model(parser)
-    add_prompts(parser)
-    parser.add_argument("--out", type=Path, default=RESULTS / "ladder", metavar="DIR",
-                        help="folder of records and figures (default: %(default)s)")  # fmt: skip
+    add_sweep(parser, "ladder", markdown="the winners of the byte classes as a table")
     parser.add_argument("--only", metavar="NAME,...",
                         help="measure these formats alone, of the ladder or not")  # fmt: skip
-    add_window(parser)
-    add_every(parser, 1)
-    parser.add_argument("--fresh", action="store_true", help="measure again what is recorded")
-    shape = parser.add_mutually_exclusive_group()
-    shape.add_argument("--json", action="store_true", help="print the table as one JSON object")
-    shape.add_argument("--markdown", action="store_true",
-                       help="print the winners of the byte classes as a table in Markdown")  # fmt: skip
-    add_threads(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     from experiments.ladder import run as ladder_run
+
+    temperatures = len(ladder_run.TEMPERATURES)
+    setting = open_setting(args, seeds=(1,), most_gamma=ladder_run.MOST_GAMMA, texts_kept=temperatures)  # fmt: skip
+    points = points_of(args.only, setting) if args.only else found_points(setting)
+    sweep(args, ladder_run, setting, shown_as(args), figures, points)
+    return 0
+
+
+def shown_as(args: argparse.Namespace) -> Callable[[list[dict]], str]:
+    """records -> the table in the shape that was asked for."""
     from experiments.ladder.rates import rung
     from experiments.ladder.table import as_json, as_text, winners_table
-    from experiments.plot import quiet_matplotlib, write_figures
-    from experiments.prompts import load_prompts
-    from experiments.runner import measure
-    from experiments.setting import Setting
-    from experiments.store import open_store
 
-    set_threads(args.threads)
-    setting = Setting(
-        args.model,
-        ladder_run.thinned(load_prompts(args.prompts), args.every),
-        window=args.window,
-        seeds=(1,),
-        most_gamma=ladder_run.MOST_GAMMA,
-        texts_kept=len(ladder_run.TEMPERATURES),
-    )
-    setting.check()
-    ladder_run.halves(setting)
-    points = points_of(args.only, setting) if args.only else found_points(setting)
-    store = open_store(args.out, "run ladder")
-    records, measured = measure(ladder_run, setting, store, args.fresh, points)
-    rungs = [rung(record) for record in records]
-    if args.json:
-        print(json.dumps(as_json(rungs), allow_nan=False))
-    else:
-        print(winners_table(rungs) if args.markdown else as_text(rungs))
-    with quiet_matplotlib():
-        from experiments.ladder.error_laws import error_laws
-        from experiments.ladder.frontier import frontier
+    shapes = {"json": lambda rungs: json.dumps(as_json(rungs), allow_nan=False), "markdown": winners_table}  # fmt: skip
+    shape = next((shapes[name] for name in shapes if getattr(args, name)), as_text)
+    return lambda records: shape([rung(record) for record in records])
 
-        figures = {"frontier": frontier, "error-laws": error_laws}
-        write_figures(figures, records, args.out, "selfdraft run ladder")
-    print(
-        f"Measured {measured} formats, {len(records) - measured} were on record. Records and figures: {args.out}/",
-        file=sys.stderr if args.json or args.markdown else sys.stdout,
-    )
-    return 0
+
+def figures() -> dict:
+    from experiments.ladder.error_laws import error_laws
+    from experiments.ladder.frontier import frontier
+
+    return {"frontier": frontier, "error-laws": error_laws}
 
 
 def found_points(setting: Setting) -> list[dict]:

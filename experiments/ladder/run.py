@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from experiments.estimate import overlaps
+from experiments.halves import halves
 from experiments.ladder.points import LADDER, spec_of
 from specdec.replay import Expected, acceptance_given_output, replay
 
 if TYPE_CHECKING:  # these import torch, which figures and tables need not wait for
     from torch import Tensor
 
-    from experiments.prompts import Prompt
     from experiments.setting import Setting, Texts
 
 NAME = "ladder"
@@ -47,40 +47,6 @@ def identity(point: dict, setting: Setting) -> dict:
         **decided_by(setting.model, spec_of(point["draft"])),
         **point,
     )
-
-
-def halves(setting: Setting) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of the choosing and of the reporting prompts.
-
-    A prompt's plate is its id without the last part; within each kind every other plate, in reading order, reports.
-    Prompts of no plate ("plate") are in neither.
-    """
-    plates: dict[str, list[int]] = {}
-    kinds: dict[str, list[str]] = {}
-    for i, prompt in enumerate(setting.prompts):
-        plate, _, number = prompt.id.rpartition("-")
-        if plate and number.isdigit():
-            plates.setdefault(plate, []).append(i)
-            if plate not in kinds.setdefault(prompt.kind, []):
-                kinds[prompt.kind].append(plate)
-    parts = [sum((plates[p] for own in kinds.values() for p in own[k::2]), []) for k in (0, 1)]
-    if not all(parts):
-        raise ValueError(
-            "prompts of two plates or more are needed: one to choose on, one to report"
-        )
-    return np.array(sorted(parts[0])), np.array(sorted(parts[1]))
-
-
-def thinned(prompts: list[Prompt], every: int) -> list[Prompt]:
-    """Every so many-th prompt of each plate, the first among them."""
-    seen: dict[str, int] = {}
-    kept = []
-    for prompt in prompts:
-        plate = prompt.id.rpartition("-")[0]
-        if seen.setdefault(plate, 0) % every == 0:
-            kept.append(prompt)
-        seen[plate] += 1
-    return kept
 
 
 def run(point: dict, setting: Setting) -> dict:
@@ -113,7 +79,7 @@ def measured(texts: Texts, q: Tensor, setting: Setting, cost) -> dict:
     )
     a = acceptance_given_output(p_x, q_x)
     every = [replay(a, gamma, setting.window) for gamma in range(1, setting.most_gamma + 1)]
-    prompts = [_of_prompts(texts, half) for half in halves(setting)]
+    prompts = [_of_prompts(texts, half) for half in halves(setting.prompts)]
     totals = [_totals(e, prompts[0]) for e in every]
     choosing = {name: [t[name] for t in totals] for name in ("rounds", "accepted")}
     gamma, cached = (best_gamma(choosing, c) for c in (cost.weights, cost.with_cache))
@@ -145,7 +111,7 @@ def distances(texts: Texts, q: Tensor, setting: Setting) -> dict:
     ratio = p.clamp(min=1e-45).log() - q.clamp(min=1e-45).log()
     kl = (p * ratio).sum(-1).mean(1).numpy()
     agree = (p.argmax(-1) == q.argmax(-1)).to(torch.float64).mean(1).numpy()
-    parts = [_of_prompts(texts, half) for half in halves(setting)]
+    parts = [_of_prompts(texts, half) for half in halves(setting.prompts)]
     return {
         "kl": [float(f"{(half @ kl).mean():.6g}") for half in parts],
         "agreement": [float(f"{(half @ agree).mean():.6g}") for half in parts],

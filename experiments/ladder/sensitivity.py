@@ -31,8 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from experiments.halves import thinned
     from experiments.ladder import sensitivity_run
-    from experiments.ladder.run import thinned
     from experiments.ladder.sensitivity_figure import as_rows, as_text
     from experiments.prompts import load_prompts
     from experiments.runner import progress_bar

@@ -76,10 +76,10 @@ def identity(point: dict, setting: Setting) -> dict:
 
 def choosing(setting: Setting) -> Setting:
     """The setting with the choosing prompts alone."""
-    from experiments.ladder.run import halves
+    from experiments.halves import halves
     from experiments.setting import Setting
 
-    prompts = [setting.prompts[i] for i in halves(setting)[0]]
+    prompts = [setting.prompts[i] for i in halves(setting.prompts)[0]]
     return Setting(setting.model_dir, prompts, setting.window, seeds=(1,), most_gamma=GAMMA)
 
 

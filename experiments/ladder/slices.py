@@ -40,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from experiments.halves import halves
     from experiments.ladder import run as ladder_run
     from experiments.prompts import load_prompts
     from experiments.runner import measure
@@ -50,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     setting = Setting(args.model, load_prompts(args.prompts), seeds=(1,),
                       most_gamma=ladder_run.MOST_GAMMA)  # fmt: skip
     setting.check()
-    ladder_run.halves(setting)
+    halves(setting.prompts)
     records, _ = measure(Slices(), setting, Store(args.out))
     print("\n".join(table(records)))
     return 0

@@ -39,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from experiments.halves import halves
     from experiments.ladder import run as ladder_run
     from experiments.plot import quiet_matplotlib, write_figure
     from experiments.prompts import load_prompts
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     setting = Setting(args.model, load_prompts(args.prompts), seeds=(1,),
                       most_gamma=ladder_run.MOST_GAMMA, texts_kept=temperatures)  # fmt: skip
     setting.check()
-    ladder_run.halves(setting)
+    halves(setting.prompts)
     for point in experiment.POINTS:
         if point["seed"] != UNTUNED:
             tune(experiment.folder_of(**point), point, args)

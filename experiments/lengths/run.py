@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments.ladder.run import halves
+from experiments.halves import halves
 
 if TYPE_CHECKING:  # these import torch, which figures and tables need not wait for
     from torch import Tensor
@@ -55,7 +55,7 @@ def run(point: dict, setting: Setting) -> dict:
     setting.progress(f"scoring with {point['draft']} at T = {temperature:g}")
     q = setting.score(draft.module, texts, temperature)
     choosing, reporting = (
-        np.isin(texts.owner.numpy(), part).nonzero()[0] for part in halves(setting)
+        np.isin(texts.owner.numpy(), part).nonzero()[0] for part in halves(setting.prompts)
     )
     level, by_entropy, by_log, usual = fit(texts, q, choosing)
     stops = stops_of(level, by_entropy, by_log)

@@ -9,59 +9,35 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-from pathlib import Path
 
-from experiments.options import (
-    add_every,
-    add_model,
-    add_prompts,
-    add_threads,
-    add_window,
-    set_threads,
-)
-from experiments.paths import RESULTS
+from experiments.sweep import add_sweep, open_setting, sweep
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_model(parser)
-    add_prompts(parser)
-    parser.add_argument("--out", type=Path, default=RESULTS / "shared", metavar="DIR",
-                        help="folder of records and figure (default: %(default)s)")  # fmt: skip
-    add_window(parser)
-    add_every(parser, 1)
-    parser.add_argument("--fresh", action="store_true", help="measure again what is recorded")
-    parser.add_argument("--json", action="store_true", help="print the table as JSON instead")
-    add_threads(parser)
+    add_sweep(parser, "shared")
 
 
 def run(args: argparse.Namespace) -> int:
-    from experiments.ladder.run import halves, thinned
-    from experiments.plot import quiet_matplotlib, write_figure
-    from experiments.prompts import load_prompts
-    from experiments.runner import measure
-    from experiments.setting import Setting
     from experiments.shared import run as shared_run
-    from experiments.shared.table import as_json, lines
-    from experiments.store import open_store
 
-    set_threads(args.threads)
-    prompts = thinned(load_prompts(args.prompts), args.every)
-    setting = Setting(args.model, prompts, window=args.window, most_gamma=shared_run.GAMMA)
-    setting.check()
-    halves(setting)
-    store = open_store(args.out, "run shared")
-    records, ran = measure(shared_run, setting, store, args.fresh)
-    if args.json:
-        print(json.dumps(as_json(records), allow_nan=False))
-    else:
-        print("\n".join(lines(records)))
-    with quiet_matplotlib():
-        from experiments.shared.figure import shared
-
-        paths = write_figure("shared", shared(records), args.out)
-    print(
-        f"Measured {ran} points, {len(records) - ran} were on record. Figure: {paths[0]}",
-        file=sys.stderr if args.json else sys.stdout,
-    )
+    setting = open_setting(args, most_gamma=shared_run.GAMMA)
+    sweep(args, shared_run, setting, table_as_json if args.json else table, figures)
     return 0
+
+
+def table(records: list[dict]) -> str:
+    from experiments.shared.table import lines
+
+    return "\n".join(lines(records))
+
+
+def table_as_json(records: list[dict]) -> str:
+    from experiments.shared.table import as_json
+
+    return json.dumps(as_json(records), allow_nan=False)
+
+
+def figures() -> dict:
+    from experiments.shared.figure import shared
+
+    return {"shared": shared}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from experiments.ladder.run import halves
+from experiments.halves import halves
 from experiments.loop.beside import decode, rounds_inside
 
 if TYPE_CHECKING:  # these import torch, which figures and tables need not wait for
@@ -43,7 +43,7 @@ def run(point: dict, setting: Setting) -> dict:
 
     prefix = {"own": "", "shared": "shared:"}[point["cache"]]
     draft = make_draft(setting.model, prefix + point["draft"])
-    prompts = [setting.prompts[i] for i in halves(setting)[1]]
+    prompts = [setting.prompts[i] for i in halves(setting.prompts)[1]]
     setting.progress(f"{prefix}{point['draft']} at T = {point['temperature']:g}")
     made = (decode(setting, draft, prompt, GAMMA, SEED, point["temperature"]) for prompt in prompts)
     rounds = [rounds_inside(one, setting.window) for one in made]

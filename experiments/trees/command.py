@@ -14,63 +14,41 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from experiments.options import (
-    add_every,
-    add_model,
-    add_prompts,
-    add_threads,
-    add_window,
-    set_threads,
-)
-from experiments.paths import RESULTS
+from experiments.sweep import add_sweep, open_setting, sweep
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_model(parser)
-    add_prompts(parser)
-    parser.add_argument("--out", type=Path, default=RESULTS / "trees", metavar="DIR",
-                        help="folder of records and figure (default: %(default)s)")  # fmt: skip
-    add_window(parser, 48, least=8)
-    add_every(parser, 2)
+    add_sweep(parser, "trees", every=2, window=48, least_window=8)
     parser.add_argument("--write", action="store_true",
                         help="write the measured acceptance where tree:best reads it")  # fmt: skip
-    parser.add_argument("--fresh", action="store_true", help="measure again what is recorded")
-    parser.add_argument("--json", action="store_true", help="print the table as JSON instead")
-    add_threads(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    from experiments.ladder.run import halves, thinned
-    from experiments.plot import quiet_matplotlib, write_figure
-    from experiments.prompts import load_prompts
-    from experiments.runner import measure
-    from experiments.setting import Setting
-    from experiments.store import open_store
     from experiments.trees import run as trees_run
-    from experiments.trees.table import lines, rows_of
 
-    set_threads(args.threads)
-    setting = Setting(args.model, thinned(load_prompts(args.prompts), args.every), window=args.window,
-                      seeds=(1,), most_gamma=max(trees_run.WIDTHS))  # fmt: skip
-    setting.check()
-    halves(setting)
-    store = open_store(args.out, "run trees")
-    records, ran = measure(trees_run, setting, store, args.fresh)
-    if args.json:
-        print(json.dumps([asdict(row) for row in rows_of(records)], allow_nan=False))
-    else:
-        print("\n".join(lines(records)))
-    with quiet_matplotlib():
-        from experiments.trees.figure import trees
-
-        paths = write_figure("trees", trees(records), args.out)
-    written = write(records, setting.model) if args.write else []
-    print(
-        f"Measured {ran} points, {len(records) - ran} were on record. Figure: {paths[0]}"
-        + "".join(f"\nWrote {path}" for path in written),
-        file=sys.stderr if args.json else sys.stdout,
-    )
+    setting = open_setting(args, seeds=(1,), most_gamma=max(trees_run.WIDTHS))
+    records = sweep(args, trees_run, setting, table_as_json if args.json else table, figures)
+    for path in write(records, setting.model) if args.write else []:
+        print(f"Wrote {path}", file=sys.stderr if args.json else sys.stdout)
     return 0
+
+
+def table(records: list[dict]) -> str:
+    from experiments.trees.table import lines
+
+    return "\n".join(lines(records))
+
+
+def table_as_json(records: list[dict]) -> str:
+    from experiments.trees.table import rows_of
+
+    return json.dumps([asdict(row) for row in rows_of(records)], allow_nan=False)
+
+
+def figures() -> dict:
+    from experiments.trees.figure import trees
+
+    return {"trees": trees}
 
 
 def write(records: list[dict], model) -> list[Path]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments.ladder.run import halves
+from experiments.halves import halves
 from experiments.trees.acceptance import DRAWS, RANKS, acceptance_along
 from experiments.trees.loop import GREEDY_TOKENS, LOOP_PROMPTS, LOOP_WINDOW, beside_loop, forks
 
@@ -49,7 +49,7 @@ def run(point: dict, setting: Setting) -> dict:
     """The table of acceptance, and for every budget each contender's shape and counts by reporting prompt."""
     from specdec.tree_replay import by_depth
 
-    choosing, reporting = halves(setting)
+    choosing, reporting = halves(setting.prompts)
     f, texts = along(point, setting)
     mine, others = (np.isin(texts.owner.numpy(), part).nonzero()[0] for part in (choosing, reporting))  # fmt: skip
     a = {how: by_depth(f[how], LEVELS, setting.window, mine) for how in f}

@@ -10,72 +10,39 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-from pathlib import Path
+from collections.abc import Callable
 
-from experiments.options import (
-    add_every,
-    add_model,
-    add_prompts,
-    add_threads,
-    add_window,
-    set_threads,
-)
-from experiments.paths import RESULTS
+from experiments.sweep import add_sweep, open_setting, sweep
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_model(parser)
-    add_prompts(parser)
-    parser.add_argument("--out", type=Path, default=RESULTS / "zoo", metavar="DIR",
-                        help="folder of records and figures (default: %(default)s)")  # fmt: skip
+    add_sweep(parser, "zoo", every=3, markdown="the best of each group as a table")
     parser.add_argument("--only", metavar="SPEC", action="append", default=[],
                         help="measure this draft of the zoo alone; may be given more than once")  # fmt: skip
-    add_window(parser)
-    add_every(parser, 3)
-    parser.add_argument("--fresh", action="store_true", help="measure again what is recorded")
-    shape = parser.add_mutually_exclusive_group()
-    shape.add_argument("--json", action="store_true", help="print the table as one JSON object")
-    shape.add_argument("--markdown", action="store_true",
-                       help="print the best of each group as a table in Markdown")  # fmt: skip
-    add_threads(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    from experiments.ladder.run import halves, thinned
-    from experiments.plot import quiet_matplotlib, write_figures
-    from experiments.prompts import load_prompts
-    from experiments.runner import measure
-    from experiments.setting import Setting
-    from experiments.store import open_store
     from experiments.zoo import run as zoo_run
+
+    points = points_of(args.only)
+    setting = open_setting(args, seeds=(zoo_run.SEED,), most_gamma=zoo_run.MOST_GAMMA)
+    sweep(args, zoo_run, setting, shown_as(args), figures, points)
+    return 0
+
+
+def shown_as(args: argparse.Namespace) -> Callable[[list[dict]], str]:
+    """records -> the table in the shape that was asked for."""
     from experiments.zoo.table import as_json, as_markdown, as_text
 
-    set_threads(args.threads)
-    setting = Setting(
-        args.model,
-        thinned(load_prompts(args.prompts), args.every),
-        window=args.window,
-        seeds=(zoo_run.SEED,),
-        most_gamma=zoo_run.MOST_GAMMA,
-    )
-    setting.check()
-    halves(setting)
-    store = open_store(args.out, "run zoo")
-    records, measured = measure(zoo_run, setting, store, args.fresh, points_of(args.only))
     if args.json:
-        print(json.dumps(as_json(records), allow_nan=False))
-    else:
-        print(as_markdown(records) if args.markdown else as_text(records))
-    with quiet_matplotlib():
-        from experiments.zoo.figures import FIGURES
+        return lambda records: json.dumps(as_json(records), allow_nan=False)
+    return as_markdown if args.markdown else as_text
 
-        write_figures(FIGURES, records, args.out, "selfdraft run zoo")
-    print(
-        f"Measured {measured} points, {len(records) - measured} were on record. Records and figures: {args.out}/",
-        file=sys.stderr if args.json or args.markdown else sys.stdout,
-    )
-    return 0
+
+def figures() -> dict:
+    from experiments.zoo.figures import FIGURES
+
+    return FIGURES
 
 
 def points_of(specs: list[str]) -> list[dict]:

@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from experiments.ladder.run import thinned
+    from experiments.halves import thinned
     from experiments.prompts import load_prompts
     from experiments.runner import measure
     from experiments.setting import Setting

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments.ladder.run import halves
+from experiments.halves import halves
 from experiments.loop.beside import decode, inside
 from experiments.zoo.points import ZOO
 
@@ -83,7 +83,7 @@ def run(point: dict, setting: Setting) -> dict:
             replayed(draft, model, temperature, setting),
             range(1, setting.most_gamma + 1),
         )
-    halved = halves(setting)
+    halved = halves(setting.prompts)
     choosing, reporting = ([setting.prompts[i] for i in half] for half in halved)
     tried = {budget: measure(halved[0], budget) for budget in budgets}
     totals = {budget: summed(made) for budget, made in tried.items()}

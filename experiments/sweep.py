@@ -1,0 +1,90 @@
+"""What the experiments over many drafts share on the command line: options, a setting on parted prompts, and how they end."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from experiments.options import (
+    add_every,
+    add_model,
+    add_prompts,
+    add_threads,
+    add_window,
+    set_threads,
+)
+from experiments.paths import RESULTS
+
+if TYPE_CHECKING:  # these import torch or matplotlib, which --help need not wait for
+    from experiments.plot import Draw
+    from experiments.runner import Experiment
+    from experiments.setting import Setting
+
+
+def add_sweep(
+    parser: argparse.ArgumentParser,
+    name: str,
+    every: int = 1,
+    window: int = 64,
+    least_window: int = 16,
+    markdown: str = "",
+) -> None:
+    """markdown: what --markdown prints; without it there is no such option."""
+    add_model(parser)
+    add_prompts(parser)
+    parser.add_argument("--out", type=Path, default=RESULTS / name, metavar="DIR",
+                        help="folder of records and figures (default: %(default)s)")  # fmt: skip
+    add_window(parser, window, least_window)
+    add_every(parser, every)
+    parser.add_argument("--fresh", action="store_true", help="measure again what is recorded")
+    shape = parser.add_mutually_exclusive_group()
+    shape.add_argument("--json", action="store_true", help="print the table as JSON instead")
+    if markdown:
+        shape.add_argument("--markdown", action="store_true", help=f"print {markdown} in Markdown")
+    add_threads(parser)
+
+
+def open_setting(args: argparse.Namespace, **more: object) -> Setting:
+    """On every so many-th prompt of each plate. Raises ValueError where a prompt does not fit or no half could report."""
+    from experiments.halves import halves, thinned
+    from experiments.prompts import load_prompts
+    from experiments.setting import Setting
+
+    set_threads(args.threads)
+    prompts = thinned(load_prompts(args.prompts), args.every)
+    setting = Setting(args.model, prompts, window=args.window, **more)
+    setting.check()
+    halves(setting.prompts)
+    return setting
+
+
+def sweep(
+    args: argparse.Namespace,
+    experiment: Experiment,
+    setting: Setting,
+    show: Callable[[list[dict]], str],
+    figures: Callable[[], dict[str, Draw]],
+    points: list[dict] | None = None,
+) -> list[dict]:
+    """Measure what is not on record, print what `show` makes of all records, draw the figures. Returns the records.
+
+    figures: name -> function of records; called late, since it imports matplotlib.
+    """
+    from experiments.plot import quiet_matplotlib, write_figures
+    from experiments.runner import measure
+    from experiments.store import open_store
+
+    command = f"run {experiment.NAME}"
+    store = open_store(args.out, command)
+    records, measured = measure(experiment, setting, store, args.fresh, points)
+    print(show(records))
+    with quiet_matplotlib():
+        write_figures(figures(), records, args.out, f"selfdraft {command}")
+    print(
+        f"Measured {measured} points, {len(records) - measured} were on record. Records and figures: {args.out}/",
+        file=sys.stderr if args.json or getattr(args, "markdown", False) else sys.stdout,
+    )
+    return records
