@@ -6,6 +6,7 @@ The same records give the same bytes. No display is needed.
 from __future__ import annotations
 
 import argparse
+import importlib
 import logging
 import sys
 from collections.abc import Callable, Iterator
@@ -24,6 +25,25 @@ if TYPE_CHECKING:
     Draw = Callable[[list[dict]], Figure]  # records -> a figure
 
 
+# experiment on record -> the module whose FIGURES (file name -> function of records) draw it
+DRAWN: dict[str, str] = {
+    estimate.NAME: "figures",
+    "loss-profile": "course.loss_figures",
+    "text-amount": "course.text_amount_figure",
+    "recipe": "course.recipe_figure",
+    "rules": "rules.figure",
+    "loop": "loop.figure",
+    "lanes": "lanes.figure",
+    "ladder": "ladder.figures",
+    "sensitivity": "ladder.sensitivity_figure",
+    "tuned": "ladder.tuned_figure",
+    "zoo": "zoo.figures",
+    "trees": "trees.figure",
+    "shared": "shared.figure",
+    "lengths": "lengths.figure",
+}
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_records(parser)
     parser.add_argument("--out", type=Path, metavar="DIR",
@@ -36,50 +56,70 @@ def add_records(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    store = open_records(args.records)
+    store = open_records(args.records, tuple(DRAWN))
     warn("plot", store)
-    for path in draw_all(store, args.out or args.records):
-        print(path)
+    for name in DRAWN:
+        records, notes = of_one_setting(name, store)
+        for note in notes:
+            print(f"selfdraft plot: {name}: {note}", file=sys.stderr)
+        for path in draw(name, records, args.out or args.records):
+            print(path)
     return 0
 
 
-def open_records(folder: Path) -> Store:
-    """The folder's records. Raises FileFault where it holds no finished estimate."""
+def of_one_setting(experiment: str, store: Store) -> tuple[list[dict], list[str]]:
+    """The records that its figures show, and notes. The plate's figures choose for themselves and say it in their captions."""
+    from experiments.drawing.shown import newest
+
+    records = store.of(experiment)
+    if experiment == estimate.NAME:
+        return records, []
+    return newest(records, several_models=experiment == "text-amount")
+
+
+def open_records(folder: Path, experiments: tuple[str, ...] = (estimate.NAME,)) -> Store:
+    """The folder's records. Raises FileFault where it holds no finished point of these experiments."""
     store = Store(folder)
-    if not store.of(estimate.NAME):
-        state = "holds no finished estimate" if store.folder.exists() else "does not exist"
+    if not any(map(store.of, experiments)):
+        what = "estimate" if experiments == (estimate.NAME,) else "point that a figure shows"
+        state = f"holds no finished {what}" if store.folder.exists() else "does not exist"
         raise FileFault(f"{folder} {state}; `selfdraft plate --out {folder}` measures one")
     return store
 
 
 def warn(command: str, store: Store) -> None:
-    """On stderr: what was passed over in reading, and what the figures say of missing, foreign or unreadable records."""
+    """On stderr: what was passed over in reading, and what the plate's figures say of missing, foreign or unreadable records."""
     from experiments.drawing.shown import shown
 
     for note in [*store.notes, *shown(store.of(estimate.NAME)).notes]:
         print(f"selfdraft {command}: {note}", file=sys.stderr)
 
 
-def draw_all(store: Store, out: Path) -> list[Path]:
-    """Every figure of the plate as PNG and SVG in the folder `out`; the paths. Raises FileFault where that cannot be written."""
+def draw(experiment: str, records: list[dict], out: Path) -> list[Path]:
+    """Every figure of an experiment as PNG and SVG in the folder `out`, none where there are no records; the paths. Raises FileFault
+    where that cannot be written."""
     with quiet_matplotlib():
-        from experiments.figures import FIGURES
-
-        found = store.of(estimate.NAME)
-        return [p for name, draw in FIGURES.items() for p in write_figure(name, draw(found), out)]
+        figures = figures_of(experiment) if records else {}
+        return [p for name, make in figures.items() for p in write_figure(name, make(records), out)]
 
 
-def write_figures(figures: dict[str, Draw], records: list[dict], out: Path, command: str) -> None:
-    """Each figure of these records. What goes wrong is said, naming `command`, and loses no record."""
-    for name, figure in figures.items():
-        try:
-            write_figure(name, figure(records), out)
-        except Exception as error:
-            print(
-                f"{command}: the figure {name} failed ({type(error).__name__}: {error}); "
-                f"the records in {out} are complete",
-                file=sys.stderr,
-            )
+def figures_of(experiment: str) -> dict[str, Draw]:
+    """file name -> function of records. Imports matplotlib: call it under quiet_matplotlib."""
+    return importlib.import_module(f"experiments.{DRAWN[experiment]}").FIGURES
+
+
+def draw_safely(experiment: str, records: list[dict], out: Path) -> None:
+    """`draw` behind a measurement: what goes wrong with a figure is said, and loses no record."""
+    with quiet_matplotlib():
+        for name, make in figures_of(experiment).items():
+            try:
+                write_figure(name, make(records), out)
+            except Exception as error:
+                print(
+                    f"selfdraft run {experiment}: the figure {name} failed ({type(error).__name__}: {error}); "
+                    f"the records in {out} are complete",
+                    file=sys.stderr,
+                )
 
 
 def write_figure(name: str, figure: Figure, out: Path) -> list[Path]:

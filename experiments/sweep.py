@@ -18,8 +18,7 @@ from experiments.options import (
 )
 from experiments.paths import RESULTS
 
-if TYPE_CHECKING:  # these import torch or matplotlib, which --help need not wait for
-    from experiments.plot import Draw
+if TYPE_CHECKING:  # these import torch, which --help need not wait for
     from experiments.runner import Experiment
     from experiments.setting import Setting
 
@@ -66,23 +65,17 @@ def sweep(
     experiment: Experiment,
     setting: Setting,
     show: Callable[[list[dict]], str],
-    figures: Callable[[], dict[str, Draw]],
     points: list[dict] | None = None,
 ) -> list[dict]:
-    """Measure what is not on record, print what `show` makes of all records, draw the figures. Returns the records.
-
-    figures: name -> function of records; called late, since it imports matplotlib.
-    """
-    from experiments.plot import quiet_matplotlib, write_figures
+    """Measure what is not on record, print what `show` makes of all records, draw the figures. Returns the records."""
+    from experiments.plot import draw_safely
     from experiments.runner import measure
     from experiments.store import open_store
 
-    command = f"run {experiment.NAME}"
-    store = open_store(args.out, command)
+    store = open_store(args.out, f"run {experiment.NAME}")
     records, measured = measure(experiment, setting, store, args.fresh, points)
     print(show(records))
-    with quiet_matplotlib():
-        write_figures(figures(), records, args.out, f"selfdraft {command}")
+    draw_safely(experiment.NAME, records, args.out)
     print(
         f"Measured {measured} points, {len(records) - measured} were on record. Records and figures: {args.out}/",
         file=sys.stderr if args.json or getattr(args, "markdown", False) else sys.stdout,

@@ -13,10 +13,10 @@ from matplotlib.figure import Figure
 
 from experiments.__main__ import main
 from experiments.course import loss_profile, recipe
-from experiments.course.figures import FIGURES
 from experiments.course.loss_profile import PLACES, place_in_word
 from experiments.course.recipe_rates import baseline, minutes_to
 from experiments.paths import DATA, WEIGHTS
+from experiments.plot import figures_of
 from experiments.prompts import load_prompts
 from experiments.setting import Setting
 from experiments.store import Store
@@ -171,6 +171,9 @@ def test_a_model_without_a_training_record_cannot_be_followed(model, tmp_path, c
     (bare / "training.json").write_text("{}")
     code = main(["run", "amount", "--model", str(bare), "--out", str(tmp_path / "out")])
     assert code == 2 and "training.json" in capsys.readouterr().err
+
+
+FIGURES = figures_of("loss-profile") | figures_of("text-amount") | figures_of("recipe")
 
 
 @pytest.mark.parametrize("name", FIGURES)

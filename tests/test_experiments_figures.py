@@ -18,10 +18,10 @@ from made_records import fill, made_result
 from experiments import estimate
 from experiments.__main__ import main
 from experiments.drawing.palette import LOOKS
-from experiments.drawing.shown import one_setting, shown
+from experiments.drawing.shown import newest, one_setting, shown
 from experiments.drawing.style import SIZE, spread, to_png, to_svg, whiskers
 from experiments.figures import FIGURES
-from experiments.plot import draw_all
+from experiments.plot import draw
 from experiments.store import Store
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -180,8 +180,8 @@ def test_settings_are_never_mixed_the_last_is_shown(tmp_path):
 def test_a_dollar_in_a_draft_s_name_is_a_dollar(tmp_path):
     points = [{"draft": "a$_$<b>&", "temperature": 1.0}]
     records = fill(tmp_path, points=points).of(estimate.NAME)
-    for draw in FIGURES.values():
-        assert len(to_png(draw(records))) > 1000
+    for figure in FIGURES.values():
+        assert len(to_png(figure(records))) > 1000
 
 
 def test_more_drafts_than_colours_are_drawn(tmp_path):
@@ -192,8 +192,8 @@ def test_more_drafts_than_colours_are_drawn(tmp_path):
 
 def test_redrawing_gives_the_same_bytes(records, tmp_path):
     store = Store(tmp_path)
-    first = draw_all(store, tmp_path / "one")
-    second = draw_all(store, tmp_path / "two")
+    first = draw("estimate", store.of("estimate"), tmp_path / "one")
+    second = draw("estimate", store.of("estimate"), tmp_path / "two")
     assert [p.name for p in first] == [f"{n}.{e}" for n in FIGURES for e in ("png", "svg")]
     for one, two in zip(first, second):
         content = one.read_bytes()
@@ -265,6 +265,30 @@ def test_the_command_needs_no_torch_no_display_and_no_home(records, tmp_path, en
     assert done.stdout.splitlines()[-1] == "[] 0"
     assert len(done.stdout.splitlines()) == 2 * len(FIGURES) + 1
     assert all(p.stat().st_size > 1000 for p in tmp_path.glob("*.png"))
+
+
+def test_every_experiment_s_reference_figures_are_drawn_from_the_reference_s_records(tmp_path):
+    """Each file that the command draws stands in the reference, and no figure stands there that it does not draw."""
+    reference = ROOT / "experiments" / "reference"
+    for folder in (reference, reference / "tuned"):
+        out = tmp_path / folder.name
+        assert main(["plot", "--records", str(folder), "--out", str(out)]) == 0
+        drawn, kept = ({p.name for p in f.iterdir() if p.suffix in (".png", ".svg")} for f in (out, folder))  # fmt: skip
+        assert drawn == kept - {"page.png"}
+
+
+def test_of_several_settings_the_last_is_shown_each_point_once():
+    def record(draft, prompts, weights, time):
+        inputs = {"prompts": prompts, "weights": weights, "draft": draft}
+        return {"point": {"draft": draft}, "inputs": inputs, "environment": {"time": time}}
+
+    old = [record("a", "some", "w", "1"), record("b", "some", "w", "2")]
+    new = [record("a", "all", "w", "3"), record("a", "all", "w", "4"), record("b", "all", "w", "3")]
+    kept, notes = newest(old + new)
+    assert kept == new[1:] and "3 records of other settings or measured again" in notes[0]
+    assert newest(new[1:]) == (new[1:], []) and newest([]) == ([], [])
+    models = [record("a", "all", "v", "1"), record("b", "all", "w", "2")]
+    assert newest(models)[0] == models[1:] and newest(models, several_models=True)[0] == models
 
 
 def test_wrong_input_is_one_line_that_names_it(tmp_path, capsys):

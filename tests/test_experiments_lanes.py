@@ -8,11 +8,11 @@ import matplotlib
 import pytest
 import torch
 
+from experiments import plot
 from experiments.__main__ import main
 from experiments.drawing.style import SIZE, to_png
 from experiments.identity.comparison import Counts, plain_text
 from experiments.identity.controls import PLANTS
-from experiments.lanes import command as lanes_run
 from experiments.lanes import cost as lanes_cost
 from experiments.lanes import study as lanes_study
 from experiments.lanes.figure import forks
@@ -168,7 +168,7 @@ def test_the_command_prints_tables_and_does_not_measure_twice(folder, tmp_path, 
 
 @pytest.fixture
 def no_figure(monkeypatch):
-    monkeypatch.setattr(lanes_run, "_draw", lambda records, out: [out / "lanes.png"])
+    monkeypatch.setattr(plot, "draw", lambda name, records, out: [out / "lanes.png"])
 
 
 def test_a_difference_in_lanes_exits_1(

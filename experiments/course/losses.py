@@ -23,8 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from experiments.course import loss_profile
-    from experiments.course.figures import loss_by_place, loss_by_plate
-    from experiments.plot import write_figure
+    from experiments.plot import draw
     from experiments.prompts import load_prompts
     from experiments.runner import measure
     from experiments.setting import Setting
@@ -35,9 +34,8 @@ def run(args: argparse.Namespace) -> int:
     setting = Setting(args.model, load_prompts(DATA / "prompts.jsonl"))
     records, _ = measure(loss_profile, setting, Store(out))
     print("\n".join(table(records)))
-    for name, draw in (("loss-by-plate", loss_by_plate), ("loss-by-place", loss_by_place)):
-        for path in write_figure(name, draw(records), out):
-            print(path)
+    for path in draw("loss-profile", records, out):
+        print(path)
     return 0
 
 

@@ -32,8 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from experiments.course.figures import recipe
-    from experiments.plot import write_figure
+    from experiments.plot import draw
     from experiments.store import Store, key_of
 
     set_threads(args.threads)
@@ -48,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     if not records:
         raise FileFault(f"{out} holds no record of a training; give run folders")
     print("\n".join(table(records)))
-    for path in write_figure("recipe", recipe(records), out):
+    for path in draw("recipe", records, out):
         print(path)
     return 0
 

@@ -68,8 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from experiments.course.figures import text_amount
-    from experiments.plot import write_figure
+    from experiments.plot import draw
     from experiments.prompts import load_prompts
     from experiments.runner import measure
     from experiments.setting import Setting
@@ -83,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     for share, folder in folders.items():
         records += measure(TextAmount(share), Setting(folder, prompts), store)[0]
     print("\n".join(table(records)))
-    for path in write_figure("text-amount", text_amount(records), out):
+    for path in draw("text-amount", records, out):
         print(path)
     return 0
 

@@ -69,6 +69,25 @@ def one_setting(records: list[dict], version: int) -> tuple[list[dict], list[str
     return newest, notes
 
 
+def newest(records: list[dict], several_models: bool = False) -> tuple[list[dict], list[str]]:
+    """Of any experiment: the records of the setting that was measured last, each point once, and a note on what was left out.
+
+    A setting is prompts, window, the experiment's version and torch's, and the model's weights unless a point names its own model.
+    """
+    names = ["prompts", "window", "version", "torch"] + ["weights"] * (not several_models)
+    groups: dict[str, dict[str, dict]] = {}
+    for record in sorted(records, key=_time):
+        setting = canonical([record["inputs"].get(name) for name in names])
+        groups.setdefault(setting, {})[canonical(record["point"])] = record
+    if not groups:
+        return [], []
+    chosen = max(groups.values(), key=lambda group: max(map(_time, group.values())))
+    kept = [record for record in records if chosen.get(canonical(record["point"])) is record]
+    left = len(records) - len(kept)
+    note = f"not shown: {left} {_records(left)} of other settings or measured again"
+    return kept, [note] if left else []
+
+
 def shown(records: list[dict]) -> Shown:
     """The estimate's finished records -> what is shown of them."""
     from experiments.estimate import POINTS, VERSION

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from experiments import estimate
 from experiments.figures import FIGURES
 from experiments.page.command import write_page
-from experiments.plot import draw_all
+from experiments.plot import draw
 from experiments.prompts import Prompt
 from experiments.runner import measure
 from experiments.setting import Setting
@@ -105,7 +105,7 @@ def main(argv: list[str] | None = None) -> int:
     print((prompts[0].text + bytes(made.tokens)).decode(errors="replace"))
     print(f"alpha {made.totals.alpha:.2f}, {made.totals.tokens_per_pass:.2f} tokens per pass")
     store = measure_all(args.out, prompts)
-    draw_all(store, args.out)
+    draw(estimate.NAME, store.of(estimate.NAME), args.out)
     write_page(store, args.out / "index.html")
     print(args.out / "index.html")
     return 0

@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     temperatures = len(ladder_run.TEMPERATURES)
     setting = open_setting(args, seeds=(1,), most_gamma=ladder_run.MOST_GAMMA, texts_kept=temperatures)  # fmt: skip
     points = points_of(args.only, setting) if args.only else found_points(setting)
-    sweep(args, ladder_run, setting, shown_as(args), figures, points)
+    sweep(args, ladder_run, setting, shown_as(args), points)
     return 0
 
 
@@ -44,13 +44,6 @@ def shown_as(args: argparse.Namespace) -> Callable[[list[dict]], str]:
     shapes = {"json": lambda rungs: json.dumps(as_json(rungs), allow_nan=False), "markdown": winners_table}  # fmt: skip
     shape = next((shapes[name] for name in shapes if getattr(args, name)), as_text)
     return lambda records: shape([rung(record) for record in records])
-
-
-def figures() -> dict:
-    from experiments.ladder.error_laws import error_laws
-    from experiments.ladder.frontier import frontier
-
-    return {"frontier": frontier, "error-laws": error_laws}
 
 
 def found_points(setting: Setting) -> list[dict]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 
 from experiments.options import add_every, add_model, add_prompts, add_threads, set_threads
@@ -34,6 +33,7 @@ def run(args: argparse.Namespace) -> int:
     from experiments.halves import thinned
     from experiments.ladder import sensitivity_run
     from experiments.ladder.sensitivity_figure import as_rows, as_text
+    from experiments.plot import draw_safely
     from experiments.prompts import load_prompts
     from experiments.runner import progress_bar
     from experiments.setting import Setting
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         write_mix(name, state.formats, REFERENCE if args.reference else args.out)
     summary = {name: {"alpha": s.alpha, "bits": s.bits} for name, s in mixes.items()}
     print(json.dumps({"parts": rows, "mixes": summary}) if args.json else as_text(rows, summary))
-    draw(records, args.out)
+    draw_safely("sensitivity", records, args.out)
     return 0
 
 
@@ -90,20 +90,3 @@ def write_mix(name: str, formats: dict[str, str], folder: Path) -> None:
 
     text = json.dumps(formats, indent=1) + "\n"
     write_atomically(folder / f"{name}.json", lambda file: file.write(text.encode()))
-
-
-def draw(records: list[dict], out: Path) -> None:
-    """The figure. What goes wrong is said and loses no record."""
-    from experiments.plot import quiet_matplotlib, write_figure
-
-    with quiet_matplotlib():
-        from experiments.ladder.sensitivity_figure import sensitivity
-
-        try:
-            write_figure("sensitivity", sensitivity(records), out)
-        except Exception as error:
-            print(
-                f"selfdraft run sensitivity: the figure failed ({type(error).__name__}: {error}); "
-                f"the records in {out} are complete",
-                file=sys.stderr,
-            )

@@ -104,3 +104,6 @@ def _parts(axes: Axes, parts: list[str], rows: list[dict]) -> None:
     plain_log(axes.xaxis)
     axes.grid(axis="x")
     axes.set_xlabel("1 − α")
+
+
+FIGURES = {"sensitivity": sensitivity}

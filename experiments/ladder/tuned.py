@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from experiments.halves import halves
     from experiments.ladder import run as ladder_run
-    from experiments.plot import quiet_matplotlib, write_figure
+    from experiments.plot import draw
     from experiments.prompts import load_prompts
     from experiments.runner import measure
     from experiments.setting import Setting
@@ -60,11 +60,8 @@ def run(args: argparse.Namespace) -> int:
     out = REFERENCE / "tuned" if args.reference else args.out
     records, _ = measure(experiment, setting, Store(out))
     print("\n".join(table(records)))
-    with quiet_matplotlib():
-        from experiments.ladder.tuned_figure import tuned
-
-        for path in write_figure("tuned", tuned(records), out):
-            print(path)
+    for path in draw("tuned", records, out):
+        print(path)
     return 0
 
 

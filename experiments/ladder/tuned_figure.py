@@ -54,3 +54,6 @@ def _alphas(axes: Axes, records: list[dict], place: int, style: dict) -> None:
     low, value, high = (np.array([getattr(i, n) for i in found]) for n in ("low", "value", "high"))
     x = place + (np.arange(len(found)) - (len(found) - 1) / 2) * 0.16
     axes.errorbar(x, value, whiskers(low, value, high), capsize=3, **{**style, "ls": ""})
+
+
+FIGURES = {"tuned": tuned}

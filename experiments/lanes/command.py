@@ -18,8 +18,6 @@ from pathlib import Path
 from experiments.options import add_model, whole
 from experiments.paths import DATA, RESULTS
 
-FIGURE = "lanes"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
@@ -52,6 +50,7 @@ def _run(args: argparse.Namespace) -> int:
     from experiments.lanes import cost as lanes_cost
     from experiments.lanes import study as lanes_study
     from experiments.lanes.table import lines, report
+    from experiments.plot import draw
     from experiments.prompts import load_prompts
     from experiments.runner import measure
     from experiments.store import open_store
@@ -67,19 +66,10 @@ def _run(args: argparse.Namespace) -> int:
     costs, timed = measure(lanes_cost, setting, store, args.fresh)
     found = report(records, costs, controls)
     print(json.dumps(found, allow_nan=False) if args.json else "\n".join(lines(found)))
-    paths = _draw(records, args.out)
+    paths = draw("lanes", records, args.out)
     print(
         f"Measured {ran + timed} points, {len(records) + len(costs) - ran - timed} were on record. "
         f"Records: {args.out}/; figure: {paths[0]}",
         file=sys.stderr if args.json else sys.stdout,
     )
     return 0 if found["identical"] else 1
-
-
-def _draw(records: list[dict], out: Path) -> list[Path]:
-    from experiments.plot import quiet_matplotlib, write_figure
-
-    with quiet_matplotlib():
-        from experiments.lanes.figure import forks
-
-        return write_figure(FIGURE, forks(records), out)

@@ -125,3 +125,6 @@ def _power(x: float) -> str:
     """10 with its exponent raised: mathematical text is off, for a $ in a draft's name is a $."""
     raised = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
     return f"10{str(round(math.log10(x))).translate(raised)}"
+
+
+FIGURES = {"lanes": forks}

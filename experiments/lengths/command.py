@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
     from experiments.lengths import run as lengths_run
 
     setting = open_setting(args, seeds=(1,), most_gamma=lengths_run.MOST_GAMMA)
-    sweep(args, lengths_run, setting, table_as_json if args.json else table, figures)
+    sweep(args, lengths_run, setting, table_as_json if args.json else table)
     return 0
 
 
@@ -37,9 +37,3 @@ def table_as_json(records: list[dict]) -> str:
     from experiments.lengths.table import rows_of
 
     return json.dumps([asdict(row) for row in rows_of(records)], allow_nan=False)
-
-
-def figures() -> dict:
-    from experiments.lengths.figure import lengths
-
-    return {"lengths": lengths}

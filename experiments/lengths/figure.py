@@ -57,3 +57,6 @@ def _panel(axes: Axes, rows: list[Row], drafts: list[str], names: list[str]) -> 
         y = np.array(there) + (place - (len(drafts) - 1) / 2) * 0.25
         axes.errorbar(value, y, xerr=whiskers(low, value, high), **{**look(drafts, draft), "ls": ""}, label=draft,
                       ms=4, elinewidth=1)  # fmt: skip
+
+
+FIGURES = {"lengths": lengths}

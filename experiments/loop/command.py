@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     rule = check_rule(args.rule)
     from experiments.loop import run as loop_run
     from experiments.loop.table import faults, lines, points
-    from experiments.plot import quiet_matplotlib, write_figure
+    from experiments.plot import draw
     from experiments.prompts import load_prompts
     from experiments.runner import measure
     from experiments.setting import Setting
@@ -65,10 +65,7 @@ def run(args: argparse.Namespace) -> int:
     records, _ = measure(loop_run, setting, store, args.fresh)
     found = points(records)
     print(json.dumps(found, allow_nan=False) if args.json else "\n".join(lines(found)))
-    with quiet_matplotlib():
-        from experiments.loop.figure import loop
-
-        paths = write_figure("loop", loop(records), args.out)
+    paths = draw("loop", records, args.out)
     print(f"Figure: {paths[0]}", file=sys.stderr if args.json else sys.stdout)
     wrong = faults(found)
     for line in wrong:

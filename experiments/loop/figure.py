@@ -86,3 +86,6 @@ def _rest(axes: Axes, mine: list[dict], drafts: list[str]) -> None:
         length = [bars(one) * one["error"] for one in own]
         axes.errorbar(x, rest, length, **look(drafts, draft), ls="none", ms=2.5, elinewidth=0.9)
     axes.set_xlim(0, max(one["gamma"] for one in mine) * 1.5)
+
+
+FIGURES = {"loop": loop}

@@ -113,12 +113,17 @@ def run(args: argparse.Namespace) -> int:
 
 def _draw(store, out: Path) -> None:
     """Figures and page; what goes wrong with one is said, and loses neither the other nor what was measured."""
+    from experiments import estimate
     from experiments.page.command import write_page
-    from experiments.plot import draw_all
+    from experiments.plot import draw
 
-    for what, draw, path in (("figures", draw_all, out), ("page", write_page, out / "index.html")):
+    parts = {
+        "figures": lambda: draw(estimate.NAME, store.of(estimate.NAME), out),
+        "page": lambda: write_page(store, out / "index.html"),
+    }
+    for what, make in parts.items():
         try:
-            draw(store, path)
+            make()
         except Exception as error:
             print(
                 f"selfdraft plate: the {what} failed ({type(error).__name__}: {error}); the records in {out} are "

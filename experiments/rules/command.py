@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from experiments.plot import quiet_matplotlib, write_figure
+    from experiments.plot import draw
     from experiments.prompts import load_prompts
     from experiments.rules import run as rules_run
     from experiments.rules.table import as_json, faults, lines, rows
@@ -58,10 +58,7 @@ def run(args: argparse.Namespace) -> int:
     records, ran = measure(rules_run, setting, store, args.fresh)
     found = rows(records)
     print(json.dumps(as_json(found), allow_nan=False) if args.json else "\n".join(lines(found)))
-    with quiet_matplotlib():
-        from experiments.rules.figure import rules
-
-        paths = write_figure("rules", rules(records), args.out)
+    paths = draw("rules", records, args.out)
     print(
         f"Measured {ran} points, {len(records) - ran} were on record. Figure: {paths[0]}",
         file=sys.stderr if args.json else sys.stdout,

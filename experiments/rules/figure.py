@@ -104,3 +104,6 @@ def _share_scale(panels: list[Axes]) -> None:
     room = 0.08 * (high - low)
     for axes in panels:
         axes.set_ylim(low - room, high + room)
+
+
+FIGURES = {"rules": rules}

@@ -21,7 +21,7 @@ def run(args: argparse.Namespace) -> int:
     from experiments.shared import run as shared_run
 
     setting = open_setting(args, most_gamma=shared_run.GAMMA)
-    sweep(args, shared_run, setting, table_as_json if args.json else table, figures)
+    sweep(args, shared_run, setting, table_as_json if args.json else table)
     return 0
 
 
@@ -35,9 +35,3 @@ def table_as_json(records: list[dict]) -> str:
     from experiments.shared.table import as_json
 
     return json.dumps(as_json(records), allow_nan=False)
-
-
-def figures() -> dict:
-    from experiments.shared.figure import shared
-
-    return {"shared": shared}

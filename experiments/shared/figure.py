@@ -73,3 +73,6 @@ def _line(axes: Axes, one: Row, drafts: list[str]) -> tuple[str, float, float]:
         style["mfc"] = "none"
     axes.errorbar(x, value, whiskers(low, value, high), **style, ms=3.5, elinewidth=0.8)
     return one.draft, float(x[-1]), float(value[-1])
+
+
+FIGURES = {"shared": shared}

@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
     from experiments.trees import run as trees_run
 
     setting = open_setting(args, seeds=(1,), most_gamma=max(trees_run.WIDTHS))
-    records = sweep(args, trees_run, setting, table_as_json if args.json else table, figures)
+    records = sweep(args, trees_run, setting, table_as_json if args.json else table)
     for path in write(records, setting.model) if args.write else []:
         print(f"Wrote {path}", file=sys.stderr if args.json else sys.stdout)
     return 0
@@ -43,12 +43,6 @@ def table_as_json(records: list[dict]) -> str:
     from experiments.trees.table import rows_of
 
     return json.dumps([asdict(row) for row in rows_of(records)], allow_nan=False)
-
-
-def figures() -> dict:
-    from experiments.trees.figure import trees
-
-    return {"trees": trees}
 
 
 def write(records: list[dict], model) -> list[Path]:

@@ -51,3 +51,6 @@ def _panel(axes: Axes, rows: list[Row]) -> None:
         axes.errorbar(x, value, whiskers(low, value, high), **look(list(CONTENDERS), name), label=NAMES[name],
                       lw=1, ms=3.5, elinewidth=0.9)  # fmt: skip
     axes.set_xticks(range(len(budgets)), budgets)
+
+
+FIGURES = {"trees": trees}

@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
 
     points = points_of(args.only)
     setting = open_setting(args, seeds=(zoo_run.SEED,), most_gamma=zoo_run.MOST_GAMMA)
-    sweep(args, zoo_run, setting, shown_as(args), figures, points)
+    sweep(args, zoo_run, setting, shown_as(args), points)
     return 0
 
 
@@ -37,12 +37,6 @@ def shown_as(args: argparse.Namespace) -> Callable[[list[dict]], str]:
     if args.json:
         return lambda records: json.dumps(as_json(records), allow_nan=False)
     return as_markdown if args.markdown else as_text
-
-
-def figures() -> dict:
-    from experiments.zoo.figures import FIGURES
-
-    return FIGURES
 
 
 def points_of(specs: list[str]) -> list[dict]:
