@@ -136,7 +136,7 @@ def _scatter(axes: Axes, fit: Fit) -> None:
 
 
 def _residuals(axes: Axes, fit: Fit) -> None:
-    """The ratio on a log axis, its three farthest points named."""
+    """The ratio on a log axis, its farthest point named."""
     axes.axhline(1, color=INK, lw=1.0)
     for _, group, x, _, residual in fit.points:
         axes.plot([x], [np.exp(residual)], **_style(group))
@@ -144,8 +144,8 @@ def _residuals(axes: Axes, fit: Fit) -> None:
     plain_log(axes.yaxis, (1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9))
     axes.margins(y=0.2)
     worst = sorted(fit.points, key=lambda p: -abs(p[4]))[:1]
-    for name, _, x, _, residual in worst:
-        axes.annotate(name, (x, np.exp(residual)), (6, 0), textcoords="offset points", va="center", color=MUTED)  # fmt: skip
+    for name, _, x, _, residual in worst:  # away from the line, where no point stands
+        axes.annotate(name, (x, np.exp(residual)), (0, -13 if residual < 0 else 6), textcoords="offset points", ha="center", color=MUTED)  # fmt: skip
 
 
 def plain_log(axis, steps: tuple[float, ...] = (1, 2, 5)) -> None:
