@@ -144,6 +144,14 @@ def test_the_tree_names_every_module_of_the_libraries_and_every_folder_of_experi
     assert (modules | folders) - named == set()
 
 
+def test_every_file_of_the_reference_has_a_command_that_makes_it():
+    folder = ROOT / "experiments" / "reference"
+    words = set(re.findall(r"[\w./-]+", (folder / "README.md").read_text()))
+    files = {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
+    named = {path for path in files if {str(path), str(path.with_suffix(""))} & words}
+    assert files - named == {Path("README.md")}
+
+
 def test_reference_page_names_no_place_of_the_machine_that_made_it():
     """Its commands work in any clone: they name the folder from the clone's root."""
     page = (ROOT / "experiments" / "reference" / "index.html").read_text(encoding="utf-8")
