@@ -71,7 +71,7 @@ SHORT, LONG, ROWS = (1, 2, 3, 4), (4, 8, 12, 16), (8, 16, 24)
 
 ENTRIES: tuple[Entry, ...] = (
     *(Entry(s, "low bits") for s in ("rtn4", "rtn3", "rtn2")),
-    *(Entry(f"{s}+tuned", "low bits", trained=f"tuned/{s}") for s in ("rtn3", "rtn2")),
+    *(Entry(f"{s}+tuned", "low bits", trained=f"tuned/{s}") for s in ("rtn3", "rtn2", "mse2-fp8")),
     *(Entry(s, "counting", (1, 2, *LONG)) for s in ("ngram:1", "ngram:2", "ngram:3", "ngram:5")),
     Entry("lookup", "copying", (2, *LONG)),
     Entry("lookup:k=3", "copying", LONG, tree=True),
@@ -94,7 +94,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("tree:with,2x2x1x1:rtn3", "trees", (14,), tree=True),
     *(Entry(f"tree:best,15:{s}", "trees", (15,), tree=True) for s in ("rtn3", "rtn2")),
     Entry("cascade:ngram:5@4>rtn3", "cascades", LONG),
-    Entry("cascade:ngram:5@8>rtn3+tuned", "cascades", LONG),
+    *(Entry(f"cascade:ngram:5@8>{s}+tuned", "cascades", LONG) for s in ("rtn3", "mse2-fp8")),
     Entry("cascade:ngram:5@4>nano:distilled+rtn4", "cascades", LONG),
     Entry("cascade:rtn3@1>rtn4", "cascades", LONG),
     *(Entry(f"shared:{s}", "shared cache", CHAINS) for s in ("rtn3", "rtn2")),
