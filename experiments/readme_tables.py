@@ -10,11 +10,15 @@ import sys
 from collections.abc import Callable
 
 from experiments import estimate
+from experiments.ladder.rates import rung
+from experiments.ladder.table import winners_table
+from experiments.ladder.tuned_run import UNTUNED
 from experiments.paths import REFERENCE, ROOT
 from experiments.plate import run as plate_run
 from experiments.plate.curves import HEADLINE_C, Curve, by_kind, curve
 from experiments.plate.table import page_cells
 from experiments.store import Store
+from experiments.zoo.table import as_markdown
 from micro.files import read_json, write_atomically
 
 
@@ -91,7 +95,52 @@ def micro() -> str:
     )
 
 
-TABLES: dict[str, Callable[[], str]] = {"best": best, "page": page, "kinds": kinds, "micro": micro}
+def ladder() -> str:
+    """The best draft of each byte class."""
+    return winners_table([rung(record) for record in Store(REFERENCE).of("ladder")])
+
+
+def tuned() -> str:
+    """Untuned and tuned copies of each format, the tuned ones from the least to the most of their seeds."""
+    records = Store(REFERENCE / "tuned").of("tuned")
+    lines = [
+        "| format, bits per weight | steps, minutes | α untuned | α tuned | estimated speed-up untuned | tuned | with cache |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    formats = {r["point"]["draft"]: r["result"]["bits_per_weight"] for r in records}
+    for name in sorted(formats, key=formats.get):
+        own = [r for r in records if r["point"]["draft"] == name]
+        before = next(rung(r).rates[1.0] for r in own if r["point"]["seed"] == UNTUNED)
+        after = [rung(r).rates[1.0] for r in own if r["point"]["seed"] != UNTUNED]
+        tunings = [r["result"]["tuning"] for r in own if r["point"]["seed"] != UNTUNED]
+        speeds = sorted((rates.speed_up for rates in after), key=lambda speed: speed.value)
+        lines.append(
+            f"| {name}, {formats[name]:.2f} | {tunings[0]['steps']:,}, {_span([t['minutes'] for t in tunings], 1)} "
+            f"| {before.alpha.value:.3f} | {_span([r.alpha.value for r in after], 3)} | {before.speed_up} "
+            f"| {speeds[0]} to {speeds[-1]} | {_span([r.cached_speed_up for r in after], 2)} |"
+        )
+    return "\n".join(lines)
+
+
+def _span(values: list[float], digits: int) -> str:
+    low, high = (f"{end:.{digits}f}" for end in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"
+
+
+def zoo() -> str:
+    """The best draft of each group."""
+    return as_markdown(Store(REFERENCE).of("zoo"))
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "best": best,
+    "page": page,
+    "kinds": kinds,
+    "micro": micro,
+    "ladder": ladder,
+    "tuned": tuned,
+    "zoo": zoo,
+}
 
 
 def render(name: str) -> str:
