@@ -37,8 +37,8 @@ class TuneConfig(DistilConfig):
     Raises ValueError naming the first field that is out of range.
     """
 
-    steps: int = 200
-    batch: int = 16
+    steps: int = 600
+    batch: int = 8
     block: int = 256
     lr: float = 6e-3
     warmup: int = 10
