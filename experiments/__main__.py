@@ -1,7 +1,7 @@
 """The command line `selfdraft`, also `python -m experiments`.
 
 Every command is a module with a docstring, `add_arguments(parser)` and `run(args) -> exit code`. Only the
-one that was asked for is imported, so `--help` does not wait for torch.
+one that was asked for is imported, so `selfdraft --help` does not wait for torch.
 
 Exit codes: 0 done; 1 a check failed; 2 the input is wrong, one line says what; 130 interrupted; 141 the reader of the output
 went away.

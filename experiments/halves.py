@@ -24,7 +24,7 @@ def halves(prompts: list[Prompt]) -> tuple[np.ndarray, np.ndarray]:
     parts = [sum((plates[p] for own in kinds.values() for p in own[k::2]), []) for k in (0, 1)]
     if not all(parts):
         raise ValueError(
-            "prompts of two plates or more are needed: one to choose on, one to report"
+            "prompts of two plates or more are needed, one to choose on, one to report; an id is PLATE-NUMBER, as in 01-6-2"
         )
     return np.array(sorted(parts[0])), np.array(sorted(parts[1]))
 

@@ -1,6 +1,6 @@
-"""Redraw every figure from records, as PNG and SVG. Runs no model.
+"""Redraw every figure from records, as PNG and SVG, of every experiment that the folder has records of. Runs no model.
 
-The same records give the same bytes. No display is needed.
+The same records give the same bytes. No display is needed. Exit code 1 where the records of a figure cannot be read.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import logging
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments import estimate
+from experiments.drawing.shown import UNREADABLE, one_setting, shown
 from experiments.paths import RESULTS
 from experiments.store import Store
 from micro.files import FileFault, write_atomically
@@ -25,22 +27,34 @@ if TYPE_CHECKING:
     Draw = Callable[[list[dict]], Figure]  # records -> a figure
 
 
-# experiment on record -> the module whose FIGURES (file name -> function of records) draw it
-DRAWN: dict[str, str] = {
-    estimate.NAME: "figures",
-    "loss-profile": "course.loss_figures",
-    "text-amount": "course.text_amount_figure",
-    "recipe": "course.recipe_figure",
-    "rules": "rules.figure",
-    "loop": "loop.figure",
-    "lanes": "lanes.figure",
-    "ladder": "ladder.figures",
-    "sensitivity": "ladder.sensitivity_figure",
-    "tuned": "ladder.tuned_figure",
-    "zoo": "zoo.figures",
-    "trees": "trees.figure",
-    "shared": "shared.figure",
-    "lengths": "lengths.figure",
+@dataclass(frozen=True)
+class Drawn:
+    """module: whose FIGURES (file name -> function of records) draw an experiment. own, shared: what parts its records into settings
+    (experiments/drawing/shown.py)."""
+
+    module: str
+    own: tuple[str, ...] = ()
+    shared: tuple[str, ...] | None = None
+
+
+COPY = ("calibration", "mix", "tuned", "content")  # what makes a low-bit copy: a point's own
+
+# experiment on record -> how it is drawn
+DRAWN: dict[str, Drawn] = {
+    estimate.NAME: Drawn("figures"),
+    "loss-profile": Drawn("course.loss_figures"),
+    "text-amount": Drawn("course.text_amount_figure", own=("weights",)),
+    "recipe": Drawn("course.recipe_figure", shared=("version", "text (sha256)")),
+    "rules": Drawn("rules.figure"),
+    "loop": Drawn("loop.figure"),
+    "lanes": Drawn("lanes.figure"),
+    "ladder": Drawn("ladder.figures", own=COPY),
+    "sensitivity": Drawn("ladder.sensitivity_figure", own=COPY),
+    "tuned": Drawn("ladder.tuned_figure", own=COPY),
+    "zoo": Drawn("zoo.figures", own=("budgets", "trained")),
+    "trees": Drawn("trees.figure"),
+    "shared": Drawn("shared.figure"),
+    "lengths": Drawn("lengths.figure"),
 }
 
 
@@ -52,45 +66,55 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_records(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--records", type=Path, default=RESULTS / "plate", metavar="DIR",
-                        help="folder of records, as `selfdraft plate` fills it (default: %(default)s)")  # fmt: skip
+                        help="folder of records, the --out of a run (default: %(default)s)")  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
-    store = open_records(args.records, tuple(DRAWN))
+    store, failed = open_records(args.records, tuple(DRAWN)), 0
     warn("plot", store)
     for name in DRAWN:
         records, notes = of_one_setting(name, store)
+        try:
+            paths = draw(name, records, args.out or args.records)
+        except FileFault:
+            raise
+        except UNREADABLE as error:
+            notes.append(
+                f"not drawn: a record is missing or cannot be read ({type(error).__name__}: {error})"
+            )
+            paths, failed = [], 1
         for note in notes:
             print(f"selfdraft plot: {name}: {note}", file=sys.stderr)
-        for path in draw(name, records, args.out or args.records):
+        for path in paths:
             print(path)
-    return 0
+    return failed
 
 
 def of_one_setting(experiment: str, store: Store) -> tuple[list[dict], list[str]]:
     """The records that its figures show, and notes. The plate's figures choose for themselves and say it in their captions."""
-    from experiments.drawing.shown import newest
-
-    records = store.of(experiment)
+    records, drawn = store.of(experiment), DRAWN[experiment]
     if experiment == estimate.NAME:
         return records, []
-    return newest(records, several_models=experiment == "text-amount")
+    return one_setting(records, own=drawn.own, shared=drawn.shared)
 
 
 def open_records(folder: Path, experiments: tuple[str, ...] = (estimate.NAME,)) -> Store:
     """The folder's records. Raises FileFault where it holds no finished point of these experiments."""
     store = Store(folder)
     if not any(map(store.of, experiments)):
-        what = "estimate" if experiments == (estimate.NAME,) else "point that a figure shows"
-        state = f"holds no finished {what}" if store.folder.exists() else "does not exist"
-        raise FileFault(f"{folder} {state}; `selfdraft plate --out {folder}` measures one")
+        state = "does not exist" if not store.folder.exists() else "holds no finished "
+        if experiments == (estimate.NAME,):
+            state += "estimate" if store.folder.exists() else ""
+            raise FileFault(f"{folder} {state}; `selfdraft plate --out {folder}` measures one")
+        state += "point of a figure" if store.folder.exists() else ""
+        raise FileFault(
+            f"{folder} {state}; `selfdraft plate` and most of `selfdraft run` make some"
+        )
     return store
 
 
 def warn(command: str, store: Store) -> None:
     """On stderr: what was passed over in reading, and what the plate's figures say of missing, foreign or unreadable records."""
-    from experiments.drawing.shown import shown
-
     for note in [*store.notes, *shown(store.of(estimate.NAME)).notes]:
         print(f"selfdraft {command}: {note}", file=sys.stderr)
 
@@ -105,7 +129,7 @@ def draw(experiment: str, records: list[dict], out: Path) -> list[Path]:
 
 def figures_of(experiment: str) -> dict[str, Draw]:
     """file name -> function of records. Imports matplotlib: call it under quiet_matplotlib."""
-    return importlib.import_module(f"experiments.{DRAWN[experiment]}").FIGURES
+    return importlib.import_module(f"experiments.{DRAWN[experiment].module}").FIGURES
 
 
 def draw_safely(experiment: str, records: list[dict], out: Path) -> None:

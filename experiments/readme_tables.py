@@ -102,7 +102,7 @@ def ladder() -> str:
 
 def tuned() -> str:
     """Untuned and tuned copies of each format, the tuned ones from the least to the most of their seeds."""
-    records = Store(REFERENCE / "tuned").of("tuned")
+    records = Store(REFERENCE).of("tuned")
     lines = [
         "| format, bits per weight | steps, minutes | α untuned | α tuned | estimated speed-up untuned | tuned | with cache |",
         "|---|---|---|---|---|---|---|",

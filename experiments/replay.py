@@ -4,7 +4,8 @@ The text is drawn from the target alone, scored once by the draft, and the expec
 start in the window count whole). Printed for every gamma: expected counts over all texts; tokens per pass with two standard
 errors, that of text and coins given the prompts and that over prompts; alpha; M, the share of rounds accepted whole; how far
 the formula is off, with the measured alpha and with the mean overlap beta. Then what is accepted by depth in the round and by
-position in the text. It holds for a single chain whose draft reads the prefix alone; a confidence stop is measured in the loop.
+position in the text. Given fewer texts, tokens per pass are known best with the next token's luck taken out, which the two
+distributions tell: at the best gamma that is printed too (not for block). It holds for a single chain whose draft reads the prefix alone; a confidence stop is measured in the loop.
 
 tokens per pass = 1 + alpha (1 - M) / (1 - alpha) must hold in every row; exit code 1 where it does not.
 """

@@ -80,7 +80,7 @@ def calm(one: Expected, owner: np.ndarray, chances: np.ndarray, rule: str) -> di
     emitted = less_noise(one.accepted + one.rounds, one.rounds, owner, one.surplus(chances))
     return {
         "tokens_per_pass": float(emitted.sum() / one.rounds.sum()),
-        "error": asdict(standard_errors(emitted, one.rounds, owner)),
+        "error": asdict(standard_errors(emitted, one.rounds, owner, fitted=1)),
     }
 
 
@@ -133,20 +133,22 @@ def lines(result: dict) -> list[str]:
         HEAD,
         *(_line(r, speed) for r, speed in zip(rows, speeds)),
         "± text: standard error of text and coins, given the prompts; ± prompts: over prompts, all in. speed-up: estimated.",
-        f"best γ = {rows[best]['gamma']}, speed-up {speeds[best]:.3f}.{_calmer(rows[best])} There, by depth in the round:",
+        *_calmer(rows[best]),
+        f"best γ = {rows[best]['gamma']}, speed-up {speeds[best]:.3f}. There, by depth in the round:",
         *_depths(result["by_depth"][best]),
         "and by position in the text:",
         *_positions(result["by_position"], best),
     ]
 
 
-def _calmer(r: dict) -> str:
-    if r["less_noise"] is None or not r["tokens_per_pass_error"]["text"]:
-        return ""
-    return (
-        f" Tokens/pass with each next token's luck taken out {r['less_noise']['tokens_per_pass']:.4f} "
-        f"± {_error(r['less_noise']['error']['text'])} of text."
-    )
+def _calmer(r: dict) -> list[str]:
+    """One line where texts have luck to be taken out."""
+    if r["less_noise"] is None or not r["less_noise"]["error"]["text"]:
+        return []
+    return [
+        f"with each next token's luck taken out, tokens/pass at γ = {r['gamma']}: {r['less_noise']['tokens_per_pass']:.4f} "
+        f"± text {r['less_noise']['error']['text']:.4f}"
+    ]
 
 
 def _line(r: dict, speed: float) -> str:

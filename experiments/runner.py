@@ -57,14 +57,14 @@ QUIET_SECONDS = 5.0  # between plain lines where there is no terminal
 
 
 class progress_bar:  # noqa: N801 - used as a function
-    """A bar on a terminal; elsewhere a plain line now and then; nothing where there is nothing to do."""
+    """A bar on a terminal; elsewhere a plain line now and then; nothing where there is nothing to do. total None: not known before."""
 
-    def __init__(self, total: int, what: str) -> None:
+    def __init__(self, total: int | None, what: str) -> None:
         self.total, self.what, self.done = total, what, 0
         self.bar, self.last = None, 0.0
 
     def __enter__(self) -> progress_bar:
-        if self.total and sys.stderr.isatty():
+        if self.total != 0 and sys.stderr.isatty():
             self.bar = tqdm(total=self.total, desc=self.what, leave=False)
         return self
 
@@ -75,11 +75,10 @@ class progress_bar:  # noqa: N801 - used as a function
     def say(self, text: str) -> None:
         if self.bar is not None:
             self.bar.set_postfix_str(text)
-        elif self.total and time.monotonic() - self.last > QUIET_SECONDS:
+        elif self.total != 0 and time.monotonic() - self.last > QUIET_SECONDS:
             self.last = time.monotonic()
-            print(
-                f"{self.what}: {self.done}/{self.total} done, {text}", file=sys.stderr, flush=True
-            )
+            of = "" if self.total is None else f"/{self.total}"
+            print(f"{self.what}: {self.done}{of} done, {text}", file=sys.stderr, flush=True)
 
     def step(self) -> None:
         self.done += 1

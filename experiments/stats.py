@@ -59,21 +59,35 @@ class Errors:
     prompts: float | None
 
 
-def standard_errors(numerator: np.ndarray, denominator: np.ndarray, owner: np.ndarray) -> Errors:
+def standard_errors(
+    numerator: np.ndarray, denominator: np.ndarray, owner: np.ndarray, fitted: int = 0
+) -> Errors:
     """Of sum(numerator) / sum(denominator), linearised, over texts (N,) of which `owner` (N,) tells the prompt.
 
     With z = (numerator - ratio denominator) / sum(denominator) the ratio's error is the sum of z: its variance given the prompts is
-    the sum over prompts of S times the variance of their S texts' z, and over prompts that of the prompts' sums.
+    the sum over prompts of S times the variance of their S texts' z, and over prompts that of the prompts' sums. fitted: how many
+    slopes less_noise read off the same texts: of N - P degrees of freedom so many are spent, and their own noise comes on top, the loss
+    factor of Lavenberg and Welch 1981.
     """
     z = (numerator - numerator.sum() / denominator.sum() * denominator) / denominator.sum()
     groups = [z[owner == prompt] for prompt in np.unique(owner)]
     P, fewest = len(groups), min(map(len, groups))
     sums = np.array([group.sum() for group in groups])
-    text = sum(len(group) * group.var(ddof=1) for group in groups) if fewest > 1 else None
+    loss, text = _loss(len(z) - P, fitted), None
+    if fewest > 1 and loss:
+        text = loss * sum(len(g) * g.var(ddof=1) for g in groups)
     return Errors(
         None if text is None else float(text**0.5),
         float((P * sums.var(ddof=1)) ** 0.5) if P > 1 else None,
     )
+
+
+def _loss(free: int, fitted: int) -> float | None:
+    """Factor on a variance with `free` degrees of freedom behind so many fitted slopes; None where too few are left."""
+    if not fitted:
+        return 1.0
+    left = free - fitted
+    return free / left * (free - 1) / (left - 1) if left > 1 else None
 
 
 def less_noise(

@@ -97,8 +97,11 @@ class Store:
     def __post_init__(self) -> None:
         self.folder = Path(self.folder)
         self._file = self.folder / f"records-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.jsonl"
-        if self.folder.exists() and not self.folder.is_dir():
-            raise FileFault(f"{self.folder} is a file; a folder for records is wanted")
+        there = next(
+            path for path in (self.folder, *self.folder.absolute().parents) if path.exists()
+        )
+        if not there.is_dir():
+            raise FileFault(f"{there} is a file; a folder for records is wanted")
         for path in sorted(self.folder.glob("*.jsonl")):
             self._read(path)
 
@@ -108,7 +111,7 @@ class Store:
         except OSError as error:
             raise FileFault(f"{path} cannot be read: {reason(error)}") from error
         if lines[-1]:
-            self.notes.append(f"{path}: the last line is torn off and is measured again")
+            self.notes.append(f"{path}: the last line is torn off; a run measures it again")
         for number, line in enumerate(lines[:-1], 1):
             try:
                 self._take(json.loads(line, parse_constant=_refuse_constant))
@@ -156,6 +159,7 @@ class Store:
                 os.fsync(file.fileno())
         except OSError as error:
             raise FileFault(f"{self._file} cannot be written: {reason(error)}") from error
+        record = json.loads(line)  # as a later run will read it: key by key in the same order
         self._take(record)
         return record
 

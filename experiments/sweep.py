@@ -67,7 +67,7 @@ def sweep(
     show: Callable[[list[dict]], str],
     points: list[dict] | None = None,
 ) -> list[dict]:
-    """Measure what is not on record, print what `show` makes of all records, draw the figures. Returns the records."""
+    """Measure what is not on record, print what `show` makes of these points' records, draw the figures. Returns the records."""
     from experiments.plot import draw_safely
     from experiments.runner import measure
     from experiments.store import open_store

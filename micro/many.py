@@ -30,7 +30,7 @@ def draw_many(
     sampling: Sampling,
     chances: Sequence[Chance],
 ) -> tuple[Tensor, Tensor]:
-    """Continue the prompt once for each of `chances`, by exactly `new_tokens`.
+    """Continue the prompt once for each of `chances`, at least one, by exactly `new_tokens`.
 
     Returns: tokens (N, L) and the laws they were drawn from (N, L, V), float32.
     Raises ValueError where prompt and continuation exceed the context.

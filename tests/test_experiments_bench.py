@@ -146,3 +146,6 @@ def test_wrong_input_is_one_line(model, capsys):
     assert "--tokens 300" in capsys.readouterr().err
     assert main(["bench", "--model", str(model), "--tokens", "4", "--draft", "no9"]) == 2
     assert "unknown draft 'no9'" in capsys.readouterr().err
+    for option in (["--quick"], ["--gamma", "5"], ["--draft", "rtn3"], ["--tokens", "9"]):
+        assert main(["bench", "--model", str(model), "--precision", *option]) == 2
+        assert f"{option[0]} does not go with --precision" in capsys.readouterr().err

@@ -11,8 +11,9 @@ import torch
 from experiments.__main__ import main
 from experiments.identity import command as identity
 from experiments.identity import comparison, controls
-from experiments.identity.comparison import GREEDY, Counts, compare, margin, plain_text, unequal
-from experiments.identity.controls import PLANTS, Engine, Plant, controls_line, noticed
+from experiments.identity.comparison import GREEDY, compare, margin, plain_text, unequal
+from experiments.identity.controls import PLANTS, Engine, Plant, noticed
+from experiments.identity.counts import Counts, controls_line
 from micro.chance import SeededChance
 from micro.checkpoint import save_model
 from specdec.decode import rounds

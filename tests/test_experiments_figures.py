@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import re
 import subprocess
@@ -18,10 +19,10 @@ from made_records import fill, made_result
 from experiments import estimate
 from experiments.__main__ import main
 from experiments.drawing.palette import LOOKS
-from experiments.drawing.shown import newest, one_setting, shown
+from experiments.drawing.shown import one_setting, shown
 from experiments.drawing.style import SIZE, spread, to_png, to_svg, whiskers
 from experiments.figures import FIGURES
-from experiments.plot import draw
+from experiments.plot import draw, figures_of
 from experiments.store import Store
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -270,25 +271,71 @@ def test_the_command_needs_no_torch_no_display_and_no_home(records, tmp_path, en
 def test_every_experiment_s_reference_figures_are_drawn_from_the_reference_s_records(tmp_path):
     """Each file that the command draws stands in the reference, and no figure stands there that it does not draw."""
     reference = ROOT / "experiments" / "reference"
-    for folder in (reference, reference / "tuned"):
-        out = tmp_path / folder.name
-        assert main(["plot", "--records", str(folder), "--out", str(out)]) == 0
-        drawn, kept = ({p.name for p in f.iterdir() if p.suffix in (".png", ".svg")} for f in (out, folder))  # fmt: skip
-        assert drawn == kept - {"page.png"}
+    assert main(["plot", "--records", str(reference), "--out", str(tmp_path)]) == 0
+    drawn, kept = (
+        {path.name for path in folder.iterdir() if path.suffix in (".png", ".svg")}
+        for folder in (tmp_path, reference)
+    )
+    assert drawn == kept - {"page.png"}
+
+
+def test_no_experiment_s_figures_need_torch():
+    code = "import sys; from experiments.plot import DRAWN, figures_of; [figures_of(n) for n in DRAWN]; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)  # fmt: skip
+    assert done.stdout.strip() == "False", done.stderr
 
 
 def test_of_several_settings_the_last_is_shown_each_point_once():
-    def record(draft, prompts, weights, time):
-        inputs = {"prompts": prompts, "weights": weights, "draft": draft}
+    def record(draft, time, **inputs):
+        inputs = {"draft": draft, **inputs}
         return {"point": {"draft": draft}, "inputs": inputs, "environment": {"time": time}}
 
-    old = [record("a", "some", "w", "1"), record("b", "some", "w", "2")]
-    new = [record("a", "all", "w", "3"), record("a", "all", "w", "4"), record("b", "all", "w", "3")]
-    kept, notes = newest(old + new)
-    assert kept == new[1:] and "3 records of other settings or measured again" in notes[0]
-    assert newest(new[1:]) == (new[1:], []) and newest([]) == ([], [])
-    models = [record("a", "all", "v", "1"), record("b", "all", "w", "2")]
-    assert newest(models)[0] == models[1:] and newest(models, several_models=True)[0] == models
+    old = [record("a", "1", seeds=[1]), record("b", "2", seeds=[1])]
+    new = [record("a", "3", seeds=[1, 2]), record("b", "4", seeds=[1, 2])]
+    kept, notes = one_setting(old + new)
+    assert kept == new and "2 records of other settings" in notes[0]
+    assert one_setting(new) == (new, []) and one_setting([]) == ([], [])
+    # inputs that belong to a point part no settings; of a point measured with another one the newer record stands
+    mixes = [record("a", "1", mix="x"), record("b", "2", mix="y"), record("a", "3", mix="z")]
+    assert one_setting(mixes)[0] == mixes[2:]
+    assert one_setting(mixes, own=("mix",))[0] == mixes[1:]
+    runs = [record("a", "1", steps=1, text="t"), record("b", "2", steps=2, text="t")]
+    assert one_setting(runs, shared=("text",)) == (runs, [])
+
+
+REFERENCE_FILES = {name: f"{name}.jsonl" for name in ("loop", "lanes", "ladder", "sensitivity", "tuned", "zoo", "trees",
+                                                      "shared", "lengths", "recipe", "text-amount")}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFERENCE_FILES)
+def test_what_an_interrupted_run_left_is_drawn(name):
+    """The first and the last records alone, and a few of them."""
+    path = ROOT / "experiments" / "reference" / REFERENCE_FILES[name]
+    records = [json.loads(line) for line in path.read_bytes().splitlines()]
+    records = [record for record in records if record["experiment"] == name]
+    for part in (records[:1], records[:4], records[-1:], records[1::3]):
+        for figure in figures_of(name).values():
+            assert len(to_png(figure(part))) > 1000
+
+
+def test_a_record_that_cannot_be_read_is_told_and_the_other_figures_are_drawn(tmp_path, capsys):
+    for name in ("loop", "shared"):
+        lines = (ROOT / "experiments" / "reference" / f"{name}.jsonl").read_text().splitlines()
+        record = json.loads(lines[0])
+        if name == "loop":
+            record["result"] = {}
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(record) + "\n")
+    assert main(["plot", "--records", str(tmp_path)]) == 1
+    out, err = capsys.readouterr()
+    assert "shared.png" in out and "loop.png" not in out
+    assert "plot: loop: not drawn" in err and "Traceback" not in err and err.count("\n") == 1
+
+
+def test_figures_of_fresh_records_are_those_of_records_read_again(tmp_path):
+    """Key by key in the same order: what was just measured lies in memory as the next run will read it."""
+    store = Store(tmp_path)
+    made = store.append("x", {"b": 1, "a": 2}, {"z": 1}, "ok", {"fixed": 1, "+2": {"d": 1, "c": 2}})
+    assert json.dumps(made) == json.dumps(Store(tmp_path).of("x")[0])
 
 
 def test_wrong_input_is_one_line_that_names_it(tmp_path, capsys):

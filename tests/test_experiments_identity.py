@@ -8,7 +8,8 @@ import torch
 
 from experiments.__main__ import main
 from experiments.identity import command as identity
-from experiments.identity.comparison import GREEDY, Counts, compare, plain_text
+from experiments.identity.comparison import GREEDY, compare, plain_text
+from experiments.identity.counts import Counts
 from experiments.paths import DATA
 from experiments.prompts import load_prompts
 from micro.chance import SeededChance

@@ -172,7 +172,8 @@ def test_a_format_that_does_not_exist_is_refused(folder, tmp_path, capsys):
     said = capsys.readouterr().err
     assert "unknown format 'xyz3'" in said and said.count("\n") == 1
     assert not (tmp_path / "out").exists()
-    assert main(command(folder, tmp_path / "out", "--only", ",")) == 2
+    for nothing in (",", ""):
+        assert main(command(folder, tmp_path / "out", "--only", nothing)) == 2
 
 
 def test_a_mix_that_was_not_searched_for_is_left_out_and_told_of(monkeypatch, tmp_path, capsys):

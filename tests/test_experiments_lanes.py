@@ -11,12 +11,14 @@ import torch
 from experiments import plot
 from experiments.__main__ import main
 from experiments.drawing.style import SIZE, to_png
-from experiments.identity.comparison import Counts, plain_text
+from experiments.identity.comparison import plain_text
 from experiments.identity.controls import PLANTS
+from experiments.identity.counts import Counts
 from experiments.lanes import cost as lanes_cost
 from experiments.lanes import study as lanes_study
 from experiments.lanes.figure import forks
-from experiments.lanes.study import DTYPES, GAMMAS, POINTS, LaneSetting, in_type, quarter, starts
+from experiments.lanes.points import DTYPES, GAMMAS, POINTS
+from experiments.lanes.study import LaneSetting, in_type, quarter, starts
 from experiments.lanes.table import below, edges, lines, quantile, report, without
 from experiments.paths import DATA, WEIGHTS
 from experiments.prompts import Prompt, load_prompts

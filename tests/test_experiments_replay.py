@@ -173,6 +173,25 @@ def test_a_control_leaves_the_mean_and_takes_noise():
     assert told.mean() == pytest.approx(calm.var(), rel=0.2)
 
 
+def test_a_slope_read_off_few_texts_is_paid_for():
+    """3,000 made-up studies of 3 prompts x 3 texts and a control that explains nothing: of 6 degrees of freedom the slope takes one, and
+    it adds noise of its own, 1 / (6 - 2). Without both the variance told would be a third too small; it is known to 3% here."""
+    rng = generator_for(3, "few")
+    owner, below = np.repeat(np.arange(3), 3), np.ones(9)
+
+    def study():
+        luck, above = rng.normal(size=9), rng.normal(3, 1, size=9)
+        calm = less_noise(above, below, owner, luck)
+        return calm.mean(), standard_errors(calm, below, owner, fitted=1).text ** 2
+
+    calm, told = np.array([study() for _ in range(3000)]).T
+    assert calm.var() == pytest.approx((1 / 9) * (1 + 1 / 4), rel=0.12)
+    assert told.mean() == pytest.approx(calm.var(), rel=0.12)
+    two = np.array([0, 0])
+    assert standard_errors(np.array([1.0, 2.0]), np.ones(2), two).text > 0
+    assert standard_errors(np.array([1.0, 2.0]), np.ones(2), two, fitted=1).text is None
+
+
 def test_a_control_without_any_luck_changes_nothing():
     above, below, owner = np.array([3.0, 4.0, 5.0, 6.0]), np.ones(4), np.array([0, 0, 1, 1])
     assert (less_noise(above, below, owner, np.zeros(4)) == above).all()

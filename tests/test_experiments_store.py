@@ -237,11 +237,12 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
 def test_a_place_where_no_folder_can_be_is_one_line(tmp_path):
     """A file in the way stops root as well."""
     (tmp_path / "file").write_text("")
-    with pytest.raises(FileFault) as fault:
-        Store(tmp_path / "file" / "below").append("a", {}, {}, "ok", {})
-    assert "cannot be written" in str(fault.value) and "\n" not in str(fault.value)
-    with pytest.raises(FileFault, match="is a file"):
-        Store(tmp_path / "file")
+    for place in (
+        tmp_path / "file",
+        tmp_path / "file" / "below" / "it",
+    ):  # before anything is measured
+        with pytest.raises(FileFault, match="file is a file; a folder for records is wanted"):
+            Store(place)
 
 
 def test_a_full_disk_is_one_line_and_keeps_what_was_recorded(tmp_path):

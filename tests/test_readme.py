@@ -158,6 +158,17 @@ def test_reference_page_names_no_place_of_the_machine_that_made_it():
     assert "selfdraft plot --records experiments/reference " in page
 
 
+def test_reference_page_shows_the_reference_records():
+    """Figures aside, whose curves another matplotlib may draw otherwise."""
+    from experiments.page.command import build_page
+    from experiments.store import Store
+
+    reference = ROOT / "experiments" / "reference"
+    pages = build_page(Store(reference)), (reference / "index.html").read_text(encoding="utf-8")
+    made, kept = (re.sub(r"<svg.*?</svg>", "", page, flags=re.S) for page in pages)
+    assert made == kept
+
+
 def test_page_of_records_inside_the_clone_is_named_from_its_root():
     from experiments.page.command import build_page
     from experiments.store import Store

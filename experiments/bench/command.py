@@ -26,6 +26,7 @@ from experiments.options import add_model, add_rule, add_threads, set_threads, w
 from experiments.paths import DATA
 
 FULL = {"tokens": 128, "repeats": 15, "warmups": 2}
+DRAFT, GAMMA, LANES = "rtn4", 4, 16
 QUICK = {"tokens": 48, "repeats": 6, "warmups": 1}  # 6: the fewest pairs that have a 95% interval
 
 
@@ -38,12 +39,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                        ("warmups", "turns before them that are not")):  # fmt: skip
         parser.add_argument(f"--{name}", type=whole(0 if name == "warmups" else 1), metavar="N",
                             help=f"{what} (default: {FULL[name]}; {QUICK[name]} with --quick)")  # fmt: skip
-    parser.add_argument("--draft", default="rtn4", metavar="FORMAT",
+    parser.add_argument("--draft", default=DRAFT, metavar="FORMAT",
                         help="the copy that drafts (default: rtn4)")  # fmt: skip
     add_rule(parser)
-    parser.add_argument("--gamma", type=whole(1), default=4, metavar="N",
+    parser.add_argument("--gamma", type=whole(1), default=GAMMA, metavar="N",
                         help="tokens drafted a round (default: 4)")  # fmt: skip
-    parser.add_argument("--lanes", type=whole(2, 256), default=16, metavar="N",
+    parser.add_argument("--lanes", type=whole(2, 256), default=LANES, metavar="N",
                         help="lane width; without lanes is always timed too (default: 16)")  # fmt: skip
     parser.add_argument("--prompts", type=Path, default=DATA / "prompts.jsonl", metavar="FILE",
                         help="the first prompt of each kind is used, in turn (default: the course's)")  # fmt: skip
@@ -54,6 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.precision:
+        refuse_others(args)
     for name, value in (QUICK if args.quick else FULL).items():
         if getattr(args, name) is None:
             setattr(args, name, value)
@@ -72,6 +75,22 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(result, allow_nan=False))
     return 0 if result["identical"] else 1
+
+
+def refuse_others(args: argparse.Namespace) -> None:
+    """Raises ValueError at an option of the timed decoding, which --precision does not heed."""
+    without = {
+        "quick": False,
+        "draft": DRAFT,
+        "rule": "token",
+        "gamma": GAMMA,
+        "lanes": LANES,
+    } | dict.fromkeys(FULL)
+    for name, value in without.items():
+        if getattr(args, name) != value:
+            raise ValueError(
+                f"--{name} does not go with --precision, which measures the plate's whole grid"
+            )
 
 
 def _precision(args: argparse.Namespace, say: Callable[[str], None]) -> int:

@@ -42,9 +42,11 @@ def texts_wanted(s: float, prompts: int) -> float:
     return max(float(prompts), (s / WANTED) ** 2)
 
 
-def one_text_error(emitted: np.ndarray, rounds: np.ndarray, owner: np.ndarray) -> float:
+def one_text_error(
+    emitted: np.ndarray, rounds: np.ndarray, owner: np.ndarray, fitted: int = 0
+) -> float:
     """s: the standard error of tokens per pass, given the prompts, that a single text would leave."""
-    return standard_errors(emitted, rounds, owner).text * len(rounds) ** 0.5
+    return standard_errors(emitted, rounds, owner, fitted).text * len(rounds) ** 0.5
 
 
 def measure_precision(args: argparse.Namespace, say: Callable[[str], None]) -> dict:
@@ -100,7 +102,7 @@ def _replayed(setting: Setting, texts: Texts, temperature: float, draft: str) ->
         if temperature:
             emitted = one.accepted + one.rounds
             calm = less_noise(emitted, one.rounds, owner, one.surplus(overlap))
-            s = max(s, one_text_error(calm, one.rounds, owner))
+            s = max(s, one_text_error(calm, one.rounds, owner, fitted=1))
     return {"draft": draft, "seconds": (time.perf_counter() - start) / len(owner), "s": s}
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from experiments.course.recipe_rates import baseline, minutes_to
 from experiments.options import add_threads, set_threads
 from experiments.paths import DATA, REFERENCE, RESULTS
-from micro.files import FileFault
+from micro.files import FileFault, reason
 
 NAME = "recipe"
 VERSION = 1
@@ -58,7 +58,8 @@ def _rows(folder: Path) -> list[dict]:
     try:
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     except (OSError, ValueError) as error:
-        raise FileFault(f"{path} is no training's log: {error}") from error
+        why = reason(error) if isinstance(error, OSError) else error
+        raise FileFault(f"{path} is no training's log: {why}") from error
     if not rows or rows[0].get("event") != "start" or rows[-1].get("event") != "end":
         raise FileFault(f"{path} is not the log of a finished training")
     return rows

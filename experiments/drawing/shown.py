@@ -46,46 +46,38 @@ def name_of(point: dict) -> str:
     return f"{point.get('draft')} at T = {point.get('temperature')}"
 
 
-def one_setting(records: list[dict], version: int) -> tuple[list[dict], list[str]]:
-    """The records of the setting that was measured last, and notes on version and on what was left out."""
-    groups: dict[str, list[dict]] = {}
-    for record in records:
+def one_setting(
+    records: list[dict],
+    version: int | None = None,
+    own: tuple[str, ...] = (),
+    shared: tuple[str, ...] | None = None,
+) -> tuple[list[dict], list[str]]:
+    """The records of the setting that was measured last, each point once, and notes on version and on what was left out.
+
+    A setting is all inputs that stand neither in the point nor in `own`, which belong to a point too (a mix's formats); or, where
+    given, the inputs named by `shared` alone. version: what the program has now, where that is to be compared.
+    """
+    groups: dict[str, dict[str, dict]] = {}
+    for record in sorted(records, key=_time):
         point, inputs = record["point"], record["inputs"]
-        setting = {name: value for name, value in inputs.items() if name not in point}
-        groups.setdefault(canonical(setting), []).append(record)
+        names = set(inputs) - set(point) - set(own) if shared is None else set(shared)
+        setting = canonical({name: inputs.get(name) for name in names})
+        groups.setdefault(setting, {})[canonical(point)] = record
     if not groups:
         return [], []
-    newest = max(groups.values(), key=lambda group: max(map(_time, group)))
+    newest = max(groups.values(), key=lambda group: max(map(_time, group.values())))
+    kept = [record for record in records if newest.get(canonical(record["point"])) is record]
     notes = []
-    made = newest[-1]["inputs"].get("version")
-    if made != version:
+    made = kept[-1]["inputs"].get("version")
+    if version is not None and made != version:
         notes.append(
             f"Made by version {made} of the experiment; this program has version {version}, "
             "whose results may differ."
         )
-    if len(newest) < len(records):
-        left = len(records) - len(newest)
+    if len(kept) < len(records):
+        left = len(records) - len(kept)
         notes.append(f"Not shown: {left} {_records(left)} of other settings in the same folder.")
-    return newest, notes
-
-
-def newest(records: list[dict], several_models: bool = False) -> tuple[list[dict], list[str]]:
-    """Of any experiment: the records of the setting that was measured last, each point once, and a note on what was left out.
-
-    A setting is prompts, window, the experiment's version and torch's, and the model's weights unless a point names its own model.
-    """
-    names = ["prompts", "window", "version", "torch"] + ["weights"] * (not several_models)
-    groups: dict[str, dict[str, dict]] = {}
-    for record in sorted(records, key=_time):
-        setting = canonical([record["inputs"].get(name) for name in names])
-        groups.setdefault(setting, {})[canonical(record["point"])] = record
-    if not groups:
-        return [], []
-    chosen = max(groups.values(), key=lambda group: max(map(_time, group.values())))
-    kept = [record for record in records if chosen.get(canonical(record["point"])) is record]
-    left = len(records) - len(kept)
-    note = f"not shown: {left} {_records(left)} of other settings or measured again"
-    return kept, [note] if left else []
+    return kept, notes
 
 
 def shown(records: list[dict]) -> Shown:

@@ -45,12 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from experiments.exact.matrix import clean_jobs, cores, fault_jobs
     from experiments.exact.report import lines, summary
-    from experiments.store import Store
+    from experiments.store import open_store
 
     tiers = tuple(tier for tier in TIERS if tier in (args.tier or TIERS))
     names = chosen_faults(args.fault)
     level, workers = "quick" if args.quick else "whole", args.workers or cores()
-    store, start = Store(args.out), time.monotonic()
+    store, start = open_store(args.out, "exact"), time.monotonic()
     jobs = clean_jobs(tiers, level) + fault_jobs(tiers, names, args.quick and not args.tier)
     found = list(_progress(jobs, workers))
     report = summary(found, tiers, names, level, time.monotonic() - start)

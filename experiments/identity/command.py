@@ -225,7 +225,7 @@ def summarise(args, prompts: list[Prompt], results: list[list[tuple]], controls:
     """Counts by draft, forks, the texts without lanes and the liveness controls, as plain values."""
     import torch
 
-    from experiments.identity.comparison import Counts
+    from experiments.identity.counts import Counts
 
     by_draft = {name: Counts() for name in names_in(args.drafts)}
     unpadded, forks = Counts(), []
@@ -260,7 +260,7 @@ def summarise(args, prompts: list[Prompt], results: list[list[tuple]], controls:
 
 def lines(report: dict) -> list[str]:
     """The table, the forks, the controls, the verdict."""
-    from experiments.identity.controls import controls_line, dead_line
+    from experiments.identity.counts import controls_line, dead_line
 
     lanes = f"in {report['lanes']} lanes" if report["lanes"] else "without lanes"
     head = f"{'identical':13}{'texts':>18}{'logits rows':>20}{'cache entries':>34}"

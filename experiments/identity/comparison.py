@@ -8,13 +8,14 @@ further is compared.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import zip_longest
 from math import isfinite
 from typing import NamedTuple
 
 from torch import Tensor
 
+from experiments.identity.counts import Counts
 from micro.cache import KVCache
 from micro.chance import Chance, SeededChance
 from micro.generate import stream
@@ -46,46 +47,6 @@ class Fork:
     plain: int | None
     speculative: int | None
     margin: float | None
-
-
-@dataclass(frozen=True)
-class Counts:
-    """How much was compared, how much of it differed, and how much could not have shown a fault. Entries are single numbers.
-
-    Dead are: a row whose logits are all one number; a text of two rows or more whose rows are all the same; a vector (one layer's
-    keys or values at one position) of zeros.
-    """
-
-    texts: int = 0
-    texts_differing: int = 0
-    texts_dead: int = 0
-    tokens: int = 0
-    rows: int = 0
-    rows_differing: int = 0
-    rows_dead: int = 0
-    entries: int = 0
-    entries_differing: int = 0
-    vectors_dead: int = 0
-
-    def __add__(self, other: Counts) -> Counts:
-        return Counts(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
-
-    @property
-    def dead(self) -> dict[str, int]:
-        """What is dead, by name; empty where everything compared could have shown a fault."""
-        found = {
-            "texts": self.texts_dead,
-            "rows": self.rows_dead,
-            "cache vectors": self.vectors_dead,
-        }
-        return {name: count for name, count in found.items() if count}
-
-    @property
-    def identical(self) -> bool | None:
-        """False where anything differs; None where nothing does but some of it is dead: no claim."""
-        if self.texts_differing or self.rows_differing or self.entries_differing:
-            return False
-        return None if self.dead else True
 
 
 class Compared(NamedTuple):

@@ -83,20 +83,6 @@ def noticed(model: Transformer, draft: Draft, prompt: list[int]) -> dict[str, bo
     return {name: _refused(plant, model, draft, start) for name, plant in PLANTS.items()}
 
 
-def controls_line(found: dict[str, bool]) -> str:
-    """What was planted, and what of it passed."""
-    missed = [name for name, seen in found.items() if not seen]
-    if missed:
-        return f"controls: NOT noticed when planted on both sides: {', '.join(missed)}"
-    return f"controls: planted on both sides and noticed: {', '.join(found)}"
-
-
-def dead_line(dead: dict[str, int]) -> str:
-    """Why what agrees is no evidence, from Counts.dead."""
-    counts = ", ".join(f"{count:,} {name}" for name, count in dead.items())
-    return f"dead: {counts} (all one number, all the same, or zeros): two broken engines would agree on these too"
-
-
 @torch.inference_mode()
 def _refused(plant: Plant, model: Transformer, draft: Draft, prompt: list[int]) -> bool:
     engine = plant.engine(model)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_sweep(parser, "ladder", markdown="the winners of the byte classes as a table")
-    parser.add_argument("--only", metavar="NAME,...",
-                        help="measure these formats alone, of the ladder or not")  # fmt: skip
+    parser.add_argument("--only", metavar="NAME,...", action="append",
+                        help="measure these drafts alone, of the ladder or not; may be given more than once")  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
@@ -31,7 +31,9 @@ def run(args: argparse.Namespace) -> int:
 
     temperatures = len(ladder_run.TEMPERATURES)
     setting = open_setting(args, seeds=(1,), most_gamma=ladder_run.MOST_GAMMA, texts_kept=temperatures)  # fmt: skip
-    points = points_of(args.only, setting) if args.only else found_points(setting)
+    points = (
+        points_of(",".join(args.only), setting) if args.only is not None else found_points(setting)
+    )
     sweep(args, ladder_run, setting, shown_as(args), points)
     return 0
 

@@ -37,13 +37,13 @@ def run(args: argparse.Namespace) -> int:
     from experiments.prompts import load_prompts
     from experiments.runner import progress_bar
     from experiments.setting import Setting
-    from experiments.store import Store
+    from experiments.store import open_store
 
     set_threads(args.threads)
     prompts = thinned(load_prompts(args.prompts), args.every)
     setting = sensitivity_run.choosing(Setting(args.model, prompts))
     setting.check()
-    store, bench = Store(args.out), sensitivity_run.Workbench(setting)
+    store, bench = open_store(args.out, "run sensitivity"), sensitivity_run.Workbench(setting)
     points = sensitivity_run.points_of(setting.model)
     records = []
     with progress_bar(len(points), "sensitivity") as bar:
@@ -72,7 +72,7 @@ def found_mixes(bench, store) -> dict:
     weights = sum(bench.setting.model.get_parameter(name).numel() for name in matrices)
     budgets = {name: int(float(name.removeprefix("mix-")) * weights / 8) for name in MIXES}
 
-    with progress_bar(3 * len(matrices), "search") as bar:
+    with progress_bar(None, "search") as bar:
         bench.setting.progress = bar.say
 
         def measure(bits: dict[str, int]):

@@ -95,8 +95,11 @@ def _parts(axes: Axes, parts: list[str], rows: list[dict]) -> None:
     bits = sorted({row["bits"] for row in rows}, reverse=True)
     for width in bits:
         own = {row["part"]: row for row in rows if row["bits"] == width}
-        value, low, high = (np.array([own[p][k] for p in parts]) for k in ("lost", "low", "high"))
-        y = np.arange(len(parts)) + 0.12 * (bits.index(width) * 2 - len(bits) + 1)
+        there = [part for part in parts if part in own]
+        value, low, high = (np.array([own[p][k] for p in there]) for k in ("lost", "low", "high"))
+        y = np.array([parts.index(p) for p in there]) + 0.12 * (
+            bits.index(width) * 2 - len(bits) + 1
+        )
         axes.errorbar(value, y, xerr=whiskers(low, value, high), ls="", capsize=2, **look(bits, width))  # fmt: skip
     axes.set_yticks(range(len(parts)), parts)
     axes.set_ylim(len(parts) - 0.4, -0.6)

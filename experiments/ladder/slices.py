@@ -45,14 +45,14 @@ def run(args: argparse.Namespace) -> int:
     from experiments.prompts import load_prompts
     from experiments.runner import measure
     from experiments.setting import Setting
-    from experiments.store import Store
+    from experiments.store import open_store
 
     set_threads(args.threads)
     setting = Setting(args.model, load_prompts(args.prompts), seeds=(1,),
                       most_gamma=ladder_run.MOST_GAMMA)  # fmt: skip
     setting.check()
     halves(setting.prompts)
-    records, _ = measure(Slices(), setting, Store(args.out))
+    records, _ = measure(Slices(), setting, open_store(args.out, "run slices"))
     print("\n".join(table(records)))
     return 0
 

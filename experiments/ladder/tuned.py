@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     for point in experiment.POINTS:
         if point["seed"] != UNTUNED:
             tune(experiment.folder_of(**point), point, args)
-    out = REFERENCE / "tuned" if args.reference else args.out
+    out = REFERENCE if args.reference else args.out
     records, _ = measure(experiment, setting, Store(out))
     print("\n".join(table(records)))
     for path in draw("tuned", records, out):

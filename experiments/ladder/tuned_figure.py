@@ -31,7 +31,8 @@ def tuned(records: list[dict]) -> Figure:
             _alphas(alphas, own, place, style)
         curves.set_xlabel("step")
         curves.set_ylabel("overlap β, T = 1")
-        curves.legend(loc="center right", bbox_to_anchor=(1, 0.35))
+        if curves.get_legend_handles_labels()[0]:
+            curves.legend(loc="center right", bbox_to_anchor=(1, 0.35))
         alphas.set_xticks(range(len(drafts)), drafts)
         alphas.set_ylabel("α, T = 1")
         return settled(figure)

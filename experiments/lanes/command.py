@@ -48,6 +48,7 @@ def run(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace) -> int:
     from experiments.identity.controls import noticed
     from experiments.lanes import cost as lanes_cost
+    from experiments.lanes import points as lanes_points
     from experiments.lanes import study as lanes_study
     from experiments.lanes.table import lines, report
     from experiments.plot import draw
@@ -61,7 +62,7 @@ def _run(args: argparse.Namespace) -> int:
     model = setting.model
     setting.prompts = lanes_study.starts(prompts, args.texts, args.tokens, model.context)
     store = open_store(args.out, "run lanes")
-    controls = noticed(model, make_draft(model, lanes_study.DRAFT), setting.prompts[0].tokens)
+    controls = noticed(model, make_draft(model, lanes_points.DRAFT), setting.prompts[0].tokens)
     records, ran = measure(lanes_study, setting, store, args.fresh)
     costs, timed = measure(lanes_cost, setting, store, args.fresh)
     found = report(records, costs, controls)

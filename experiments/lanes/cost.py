@@ -12,7 +12,8 @@ from dataclasses import asdict
 
 from experiments.bench.jobs import Job, passes_job
 from experiments.bench.timing import Session, compare, take_turns
-from experiments.lanes.study import DTYPES, LaneSetting, in_type
+from experiments.lanes.points import DTYPES
+from experiments.lanes.study import LaneSetting, in_type
 from experiments.options import set_threads
 from micro.chance import SeededChance
 from micro.generate import generate

@@ -15,8 +15,8 @@ from matplotlib.ticker import LogLocator, PercentFormatter
 
 from experiments.drawing.shown import one_setting
 from experiments.drawing.style import look, message, new_figure, settled, styled
-from experiments.identity.comparison import Counts
-from experiments.lanes.study import DRAFT, DTYPES, VERSION
+from experiments.identity.counts import Counts
+from experiments.lanes.points import DRAFT, DTYPES, VERSION
 from experiments.lanes.table import counts_of, edges, merged, quantile
 
 TITLE = "Why greedy text forks without lanes"

@@ -17,8 +17,10 @@ from functools import cached_property
 
 import torch
 
-from experiments.identity.comparison import GREEDY, Counts, compare, margin, plain_text
+from experiments.identity.comparison import GREEDY, compare, margin, plain_text
+from experiments.identity.counts import Counts
 from experiments.identity.remembering import RememberingDraft
+from experiments.lanes.points import DRAFT, NAME, POINTS, VERSION  # noqa: F401 - an Experiment's
 from experiments.options import set_threads
 from experiments.prompts import Prompt
 from experiments.setting import Setting
@@ -27,19 +29,6 @@ from micro.lanes import probe
 from micro.model import Transformer
 from specdec.decode import rounds
 
-NAME = "lanes"
-VERSION = 1
-DRAFT = "rtn3"  # of the plate's two the one that is refused more often: more to roll back
-DTYPES = ("float32", "float64", "bfloat16")
-THREADS = (1, 2)
-# lane width -> draft lengths; without lanes a few show the course of things
-GAMMAS = {16: tuple(range(1, 16)), 24: (16,), 0: (1, 2, 4, 8, 12, 16)}
-POINTS = [
-    {"dtype": dtype, "threads": threads, "lanes": lanes, "gammas": list(gammas)}
-    for dtype in DTYPES
-    for threads in THREADS
-    for lanes, gammas in GAMMAS.items()
-]
 TEXTS, NEW_TOKENS = 16, 128
 SHORTEST = 16  # bytes of the first text's prompt
 

@@ -6,9 +6,8 @@ from collections import Counter
 from dataclasses import asdict
 from statistics import median
 
-from experiments.identity.comparison import Counts
-from experiments.identity.controls import controls_line, dead_line
-from experiments.lanes.study import DRAFT
+from experiments.identity.counts import Counts, controls_line, dead_line
+from experiments.lanes.points import DRAFT
 
 
 def report(records: list[dict], costs: list[dict], controls: dict[str, bool]) -> dict:

@@ -34,7 +34,8 @@ def rows_of(records: list[dict]) -> list[Row]:
 def _rows(record: dict) -> list[Row]:
     result, out = record["result"], []
     fixed, oracle = (_speeds(result["policies"][name], result["c"]) for name in ENDS)
-    for name, one in result["policies"].items():
+    for name in (*ENDS, *sorted(result["policies"].keys() - set(ENDS))):
+        one = result["policies"][name]
         speeds = _speeds(one, result["c"])
         rounds, drafted, kept = (sum(one[n]) for n in ("rounds", "drafted", "kept"))
         out.append(

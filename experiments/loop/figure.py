@@ -68,6 +68,8 @@ def _rates(axes: Axes, mine: list[dict], drafts: list[str]) -> list[tuple]:
     ends = []
     for draft in drafts:
         own = [one for one in mine if one["draft"] == draft]
+        if not own:
+            continue
         gammas, by_loop, by_replay = ([one[n] for one in own] for n in ("gamma", "loop", "replay"))
         style = look(drafts, draft)
         axes.plot(gammas, by_replay, color=style["color"], lw=1)
@@ -81,6 +83,8 @@ def _rest(axes: Axes, mine: list[dict], drafts: list[str]) -> None:
     axes.axhline(0, color=INK, lw=0.8)
     for place, draft in enumerate(drafts):
         own = [one for one in mine if one["draft"] == draft]
+        if not own:
+            continue
         x = [one["gamma"] + (place - 1) * 0.22 for one in own]  # side by side, not on each other
         rest = [one["loop"] - one["replay"] for one in own]
         length = [bars(one) * one["error"] for one in own]

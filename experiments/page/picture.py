@@ -40,14 +40,18 @@ FLAGS = (
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--page", type=Path, default=REFERENCE / "index.html", metavar="FILE")
-    parser.add_argument("--out", type=Path, default=REFERENCE / "page.png", metavar="FILE")
+    parser = argparse.ArgumentParser(
+        prog="experiments.page.picture", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument("--page", type=Path, default=REFERENCE / "index.html", metavar="FILE",
+                        help="the page (default: the reference's)")  # fmt: skip
+    parser.add_argument("--out", type=Path, default=REFERENCE / "page.png", metavar="FILE",
+                        help="its picture (default: the README's)")  # fmt: skip
     args = parser.parse_args(argv)
     try:
         take(args.page, args.out)
     except ValueError as error:
-        print(f"page_picture: {error}", file=sys.stderr)
+        print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
     print(args.out)
     return 0

@@ -43,7 +43,7 @@ def rows_of(records: list[dict]) -> list[Row]:
 
 def _rows(record: dict) -> list[Row]:
     result, out = record["result"], []
-    for budget, found in result["budgets"].items():
+    for budget, found in sorted(result["budgets"].items(), key=lambda item: int(item[0])):
         chain = _speeds(found["chain"], result["c"])
         for name in CONTENDERS:
             one = found[name]

@@ -27,12 +27,12 @@ def run(args: argparse.Namespace) -> int:
     from experiments.prompts import load_prompts
     from experiments.runner import measure
     from experiments.setting import Setting
-    from experiments.store import Store
+    from experiments.store import open_store
     from experiments.watch import rounds_run
 
     set_threads(args.threads)
     setting = Setting(args.model, load_prompts(args.prompts))
-    store = Store(args.out)
+    store = open_store(args.out, "run rounds")
     records, ran = measure(rounds_run, setting, store, args.fresh)
     for record in records:
         print(summary(record))

@@ -50,13 +50,13 @@ def run(args: argparse.Namespace) -> int:
     from experiments.prompts import load_prompts
     from experiments.runner import measure
     from experiments.setting import Setting
-    from experiments.store import Store
+    from experiments.store import open_store
 
     set_threads(args.threads)
     prompts = thinned(load_prompts(args.prompts), args.every)
     setting = Setting(args.model, prompts, window=args.window, most_gamma=BUDGET)
     setting.check()
-    records, _ = measure(Lossy(), setting, Store(args.out))
+    records, _ = measure(Lossy(), setting, open_store(args.out, "run lossy"))
     print("\n".join(table(records)))
     return 0
 
