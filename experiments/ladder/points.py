@@ -32,7 +32,7 @@ LADDER: tuple[str, ...] = (
     # a format for each matrix
     "mix-2.75", "mix-3.25",
     # trained to be accepted
-    "rtn3+tuned", "rtn2+tuned", "mse2-fp8+tuned",
+    "rtn3+tuned", "rtn2+tuned", "mse2-fp8+tuned", "mse2-g64-fp8+tuned",
 )  # fmt: skip
 
 # bits per weight of budgets that a mix was searched for -> its file
