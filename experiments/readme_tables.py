@@ -114,10 +114,11 @@ def tuned() -> str:
         after = [rung(r).rates[1.0] for r in own if r["point"]["seed"] != UNTUNED]
         tunings = [r["result"]["tuning"] for r in own if r["point"]["seed"] != UNTUNED]
         speeds = sorted((rates.speed_up for rates in after), key=lambda speed: speed.value)
+        ends = dict.fromkeys((str(speeds[0]), str(speeds[-1])))
         lines.append(
             f"| {name}, {formats[name]:.2f} | {tunings[0]['steps']:,}, {_span([t['minutes'] for t in tunings], 1)} "
             f"| {before.alpha.value:.3f} | {_span([r.alpha.value for r in after], 3)} | {before.speed_up} "
-            f"| {speeds[0]} to {speeds[-1]} | {_span([r.cached_speed_up for r in after], 2)} |"
+            f"| {' to '.join(ends)} | {_span([r.cached_speed_up for r in after], 2)} |"
         )
     return "\n".join(lines)
 

@@ -32,8 +32,10 @@ def tuned(records: list[dict]) -> Figure:
         curves.set_xlabel("step")
         curves.set_ylabel("overlap β, T = 1")
         if curves.get_legend_handles_labels()[0]:
-            curves.legend(loc="center right", bbox_to_anchor=(1, 0.35))
-        alphas.set_xticks(range(len(drafts)), drafts)
+            curves.legend(loc="center", bbox_to_anchor=(0.6, 0.52), ncols=2)
+        alphas.set_xticks(
+            range(len(drafts)), drafts, rotation=30, ha="right", rotation_mode="anchor"
+        )
         alphas.set_ylabel("α, T = 1")
         return settled(figure)
 
