@@ -204,7 +204,7 @@ def test_tuned_drafts_are_measured_beside_untuned_ones_at_equal_bytes(place, mea
     assert before[0] is None and len(before[1]) == 16
 
 
-@pytest.mark.parametrize("more, what", [(["--seeds", "0"], "--seeds '0'"), (["--formats", ","], "--formats names none"), (["--formats", "rtn9"], "unknown format")], ids=str)  # fmt: skip
+@pytest.mark.parametrize("more, what", [(["--seeds", "0"], "--seeds '0'"), (["--formats", ","], "--formats names none"), (["--formats", "rtn9"], "unknown format"), (["--tuning", "'"], "--tuning")], ids=str)  # fmt: skip
 def test_what_cannot_be_tuned_is_told_before_time_is_spent(measured, more, what, capsys):
     assert main([*measured, *more]) == 2
     assert what in capsys.readouterr().err

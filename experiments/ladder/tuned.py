@@ -8,6 +8,7 @@ other half, with 95% intervals over its prompts. Writes records and the figure t
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -77,13 +78,15 @@ def asked(args: argparse.Namespace) -> tuple[tuple[str, ...], tuple[int, ...]]:
     seeds = tuple(dict.fromkeys(args.seeds.split(",")))
     if not all(seed.isdecimal() and int(seed) for seed in seeds):
         raise ValueError(f"--seeds {args.seeds!r} must be whole numbers above 0, as in 1,2,3")
+    try:
+        shlex.split(args.tuning)
+    except ValueError as error:
+        raise ValueError(f"--tuning {args.tuning!r}: {str(error).lower()}") from error
     return formats, tuple(map(int, seeds))
 
 
 def tune(folder: Path, point: dict, args: argparse.Namespace) -> None:
     """`selfdraft tune` into `folder`, unless a finished draft lies there. A tuning that fails ends the command with its code."""
-    import shlex
-
     from experiments.__main__ import run_command
     from micro.training_state import CheckpointFolder
 
