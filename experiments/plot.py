@@ -102,14 +102,9 @@ def open_records(folder: Path, experiments: tuple[str, ...] = (estimate.NAME,)) 
     """The folder's records. Raises FileFault where it holds no finished point of these experiments."""
     store = Store(folder)
     if not any(map(store.of, experiments)):
-        state = "does not exist" if not store.folder.exists() else "holds no finished "
-        if experiments == (estimate.NAME,):
-            state += "estimate" if store.folder.exists() else ""
-            raise FileFault(f"{folder} {state}; `selfdraft plate --out {folder}` measures one")
-        state += "point of a figure" if store.folder.exists() else ""
-        raise FileFault(
-            f"{folder} {state}; `selfdraft plate` and most of `selfdraft run` make some"
-        )
+        what = "estimate" if experiments == (estimate.NAME,) else "point of a figure"
+        state = f"holds no finished {what}" if store.folder.exists() else "does not exist"
+        raise FileFault(f"{folder} {state}; `selfdraft plate --out DIR` measures some")
     return store
 
 
