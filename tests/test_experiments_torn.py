@@ -34,7 +34,7 @@ def test_records_cut_at_every_byte(tmp_path, real_lines):
         assert [key for _, key in store.records] == keys[: whole[:cut].count(b"\n")]
         torn = cut > 0 and whole[cut - 1 : cut] != b"\n"
         assert len(store.notes) == torn
-        assert not torn or "is torn off and is measured again" in store.notes[0]
+        assert not torn or "is torn off; a run measures it again" in store.notes[0]
 
 
 def test_a_process_goes_on_behind_every_cut(tmp_path, real_lines, monkeypatch):
