@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from experiments.__main__ import main
+from experiments.draft_formats import read_format
 from experiments.ladder.tuned_run import TunedDrafts
 from experiments.prompts import load_prompts
 from experiments.setting import Setting
@@ -88,6 +89,19 @@ def test_a_run_leaves_a_draft_a_record_a_curve_and_its_texts(place, straight, ca
     assert printed.err.splitlines()[-1].startswith("step 4/4 loss ") and "writes" not in printed.err
     for path in (straight / "run").glob("*.pt"):
         torch.load(path, weights_only=True)
+
+
+def test_a_format_for_each_matrix_is_tuned_from_its_file(place):
+    """At the mix's own bytes; a draft of it is made from the folder."""
+    target = load_model(place / "model")
+    names = [name for name, parameter in target.named_parameters() if parameter.dim() == 2]
+    formats = {name: ("rtn2", "mse3-fp8")[i % 2] for i, name in enumerate(names)}
+    (place / "mix.json").write_text(json.dumps(formats))
+    out = place / "mixed"
+    assert main(command(place, out, "--format", f"mix:{place / 'mix.json'}")) == 0
+    untuned = quantize_model(target, read_format(f"mix:{place / 'mix.json'}"))
+    assert make_draft(target, str(out)).bytes_per_pass == untuned.bytes_per_pass
+    assert json.loads((out / "config.json").read_text())["quantization"]["matrices"] == formats
 
 
 @pytest.mark.parametrize("stop", [1, 2, 4])

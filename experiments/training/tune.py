@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 
+from experiments.draft_formats import read_format
 from experiments.folder_lock import held
 from experiments.options import real, set_threads
 from experiments.quantize import check_out
@@ -25,7 +26,6 @@ from experiments.training.teaching import (
 from experiments.training.tune_outcome import Tuning, finish
 from experiments.training.tune_text import TextPlan
 from micro.checkpoint import load_model
-from quant.formats import parse_format
 from specdec.drafts.shipped import fingerprint
 from specdec.tuning import TuneConfig
 
@@ -38,7 +38,7 @@ TUNING = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", default="rtn3", metavar="NAME",
-                        help="format of the draft, as in rtn3 or mse2-g64 (default: %(default)s)")  # fmt: skip
+                        help="format of the draft, as in rtn3 or mse2-g64, or mix:FILE.json with {matrix: format} (default: %(default)s)")  # fmt: skip
     add_teaching(parser, TuneConfig(), TUNING, save_every=50)
 
 
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
 
 def plan(args: argparse.Namespace) -> Tuning:
     """Check everything that can be checked before time is spent. Raises ValueError, FileFault naming what is wrong."""
-    format = parse_format(args.format)
+    format = read_format(args.format)
     config, texts = TuneConfig(**chosen(TuneConfig, args)), TextPlan(**chosen(TextPlan, args))
     model = load_model(args.model)
     corpus = read_corpus(args, model)

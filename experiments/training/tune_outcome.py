@@ -12,6 +12,7 @@ from experiments.training.log import TrainingLog
 from experiments.training.teaching import Asked
 from experiments.training.teaching_outcome import overlap_figure, settle
 from quant.formats import Format
+from quant.mix import Mix
 from quant.model import QuantizedModel, quantize_model
 from specdec.distilling import OwnText
 from specdec.drafts.stored import save_quantized
@@ -22,7 +23,7 @@ from specdec.tuning import Tuner
 class Tuning(Asked):
     """One tuning as asked for."""
 
-    format: Format
+    format: Format | Mix
 
     def about(self) -> dict[str, object]:
         return {"format": self.format.name}
