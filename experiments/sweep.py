@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,9 +43,25 @@ def add_sweep(
     parser.add_argument("--fresh", action="store_true", help="measure again what is recorded")
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--json", action="store_true", help="print the table as JSON instead")
+    parser.set_defaults(markdown=False)
     if markdown:
         shape.add_argument("--markdown", action="store_true", help=f"print {markdown} in Markdown")
     add_threads(parser)
+
+
+@dataclass(frozen=True)
+class Table:
+    """How an experiment's records are shown: as text, as a value that JSON takes, and in Markdown where there is --markdown."""
+
+    text: Callable[[list[dict]], str]
+    value: Callable[[list[dict]], object]
+    markdown: Callable[[list[dict]], str] | None = None
+
+    def shown(self, records: list[dict], args: argparse.Namespace) -> str:
+        """In the shape that was asked for."""
+        if args.json:
+            return json.dumps(self.value(records), allow_nan=False)
+        return self.markdown(records) if args.markdown else self.text(records)
 
 
 def open_setting(args: argparse.Namespace, **more: object) -> Setting:
@@ -64,20 +82,20 @@ def sweep(
     args: argparse.Namespace,
     experiment: Experiment,
     setting: Setting,
-    show: Callable[[list[dict]], str],
+    table: Table,
     points: list[dict] | None = None,
 ) -> list[dict]:
-    """Measure what is not on record, print what `show` makes of these points' records, draw the figures. Returns the records."""
+    """Measure what is not on record, print these points' records as a table, draw the figures. Returns the records."""
     from experiments.plot import draw_safely
     from experiments.runner import measure
     from experiments.store import open_store
 
     store = open_store(args.out, f"run {experiment.NAME}")
     records, measured = measure(experiment, setting, store, args.fresh, points)
-    print(show(records))
+    print(table.shown(records, args))
     draw_safely(experiment.NAME, records, args.out)
     print(
         f"Measured {measured} points, {len(records) - measured} were on record. Records and figures: {args.out}/",
-        file=sys.stderr if args.json or getattr(args, "markdown", False) else sys.stdout,
+        file=sys.stderr if args.json or args.markdown else sys.stdout,
     )
     return records

@@ -103,22 +103,37 @@ def generate_batch(
 def _one_batch(model, prompts, new_tokens, sampling, chances) -> tuple[Tensor, Tensor]:
     cache = model.new_cache(BATCH)
     for row in range(BATCH):
-        cache.load_row(row, _prefilled(model, prompts[row][:-1] if row < len(prompts) else []))
+        cache.load_row(row, prefilled(model, prompts[row][:-1] if row < len(prompts) else []))
     last = torch.zeros(BATCH, 1, dtype=torch.long, device=model.device)
     last[: len(prompts), 0] = torch.tensor([prompt[-1] for prompt in prompts])
+    return draw_rows(model, cache, last, list(map(len, prompts)), new_tokens, sampling, chances)
+
+
+def draw_rows(
+    model: Transformer,
+    cache: KVCache,
+    last: Tensor,
+    lengths: Sequence[int],
+    new_tokens: int,
+    sampling: Sampling,
+    chances: Sequence[Chance],
+) -> tuple[Tensor, Tensor]:
+    """Continue the rows of a cache together, the first of them one for each of `chances`; what rows stand behind them is padding.
+
+    last: (rows, 1) each text's last token, which the cache does not hold, written over. lengths: tokens of each text so far.
+    Returns: tokens (N, new_tokens) and the laws they were drawn from (N, new_tokens, V), float32.
+    """
     tokens, laws = [], []
     for step in range(new_tokens):
-        law = sampling.probs(model(last, cache)[0][:, 0])  # (BATCH, V)
-        drawn = [
-            chance.draw(law[row], len(prompts[row]) + step) for row, chance in enumerate(chances)
-        ]
+        law = sampling.probs(model(last, cache)[0][:, 0])  # (rows, V)
+        drawn = [chance.draw(law[row], lengths[row] + step) for row, chance in enumerate(chances)]
         last[: len(drawn), 0] = torch.tensor(drawn)
         tokens.append(last[: len(drawn), 0].clone())
         laws.append(law[: len(drawn)])
     return torch.stack(tokens, dim=1), torch.stack(laws, dim=1)
 
 
-def _prefilled(model: Transformer, tokens: Sequence[int]) -> KVCache:
+def prefilled(model: Transformer, tokens: Sequence[int]) -> KVCache:
     """One text's cache, fed alone: its bits depend on no neighbour."""
     cache = model.new_cache(1)
     if tokens:

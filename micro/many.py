@@ -15,7 +15,7 @@ from torch import Tensor
 
 from micro.cache import KVCache
 from micro.chance import Chance
-from micro.generate import check_continuation
+from micro.generate import check_continuation, draw_rows, prefilled
 from micro.model import Transformer
 from micro.sampling import Sampling
 
@@ -45,16 +45,10 @@ def draw_many(
 
 
 def _draw(model, prompt, new_tokens, sampling, chances) -> tuple[Tensor, Tensor]:
-    cache = _behind(model, prompt[:-1], len(chances))
-    last = torch.full((len(chances), 1), prompt[-1], device=model.device)
-    tokens, laws = [], []
-    for place in range(len(prompt), len(prompt) + new_tokens):
-        law = sampling.probs(model(last, cache)[0][:, 0])  # (N, V)
-        drawn = [chance.draw(row, place) for chance, row in zip(chances, law)]
-        last = torch.tensor(drawn, device=model.device)[:, None]
-        tokens.append(last)
-        laws.append(law)
-    return torch.cat(tokens, dim=1), torch.stack(laws, dim=1)
+    N = len(chances)
+    cache = _behind(model, prompt[:-1], N)
+    last = torch.full((N, 1), prompt[-1], device=model.device)
+    return draw_rows(model, cache, last, [len(prompt)] * N, new_tokens, sampling, chances)
 
 
 @torch.inference_mode()
@@ -73,8 +67,6 @@ def laws_of_many(
 
 def _behind(model: Transformer, prompt: Sequence[int], rows: int) -> KVCache:
     """A cache whose every row holds the prompt."""
-    one, cache = model.new_cache(1), model.new_cache(rows)
-    if len(prompt):
-        model(torch.tensor([list(prompt)], device=model.device), one)
-        cache.copy_from(one, 0, one.length)  # one row is written to all
+    one, cache = prefilled(model, prompt), model.new_cache(rows)
+    cache.copy_from(one, 0, one.length)  # one row is written to all
     return cache

@@ -9,12 +9,10 @@ the held-out plates, every number shown is the other half's, with 95% intervals 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from experiments.sweep import add_sweep, open_setting, sweep
+from experiments.sweep import Table, add_sweep, open_setting, sweep
 
 if TYPE_CHECKING:
     from experiments.setting import Setting
@@ -28,24 +26,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from experiments.ladder import run as ladder_run
+    from experiments.ladder.rates import rung
+    from experiments.ladder.table import as_json, as_text, winners_table
 
     temperatures = len(ladder_run.TEMPERATURES)
     setting = open_setting(args, seeds=(1,), most_gamma=ladder_run.MOST_GAMMA, texts_kept=temperatures)  # fmt: skip
     points = (
         points_of(",".join(args.only), setting) if args.only is not None else found_points(setting)
     )
-    sweep(args, ladder_run, setting, shown_as(args), points)
+
+    def of(shape):
+        return lambda records: shape([rung(record) for record in records])
+
+    table = Table(of(as_text), of(as_json), of(winners_table))
+    sweep(args, ladder_run, setting, table, points)
     return 0
-
-
-def shown_as(args: argparse.Namespace) -> Callable[[list[dict]], str]:
-    """records -> the table in the shape that was asked for."""
-    from experiments.ladder.rates import rung
-    from experiments.ladder.table import as_json, as_text, winners_table
-
-    shapes = {"json": lambda rungs: json.dumps(as_json(rungs), allow_nan=False), "markdown": winners_table}  # fmt: skip
-    shape = next((shapes[name] for name in shapes if getattr(args, name)), as_text)
-    return lambda records: shape([rung(record) for record in records])
 
 
 def found_points(setting: Setting) -> list[dict]:

@@ -9,10 +9,8 @@ point on one core.
 from __future__ import annotations
 
 import argparse
-import json
-from dataclasses import asdict
 
-from experiments.sweep import add_sweep, open_setting, sweep
+from experiments.sweep import Table, add_sweep, open_setting, sweep
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,19 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from experiments.lengths import run as lengths_run
+    from experiments.lengths.table import as_json, as_text
 
     setting = open_setting(args, seeds=(1,), most_gamma=lengths_run.MOST_GAMMA)
-    sweep(args, lengths_run, setting, table_as_json if args.json else table)
+    sweep(args, lengths_run, setting, Table(as_text, as_json))
     return 0
-
-
-def table(records: list[dict]) -> str:
-    from experiments.lengths.table import lines
-
-    return "\n".join(lines(records))
-
-
-def table_as_json(records: list[dict]) -> str:
-    from experiments.lengths.table import rows_of
-
-    return json.dumps([asdict(row) for row in rows_of(records)], allow_nan=False)

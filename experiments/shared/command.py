@@ -8,9 +8,8 @@ round, shared less own paired by prompt, and the bytes read and held. A figure o
 from __future__ import annotations
 
 import argparse
-import json
 
-from experiments.sweep import add_sweep, open_setting, sweep
+from experiments.sweep import Table, add_sweep, open_setting, sweep
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,19 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from experiments.shared import run as shared_run
+    from experiments.shared.table import as_json, as_text
 
     setting = open_setting(args, most_gamma=shared_run.GAMMA)
-    sweep(args, shared_run, setting, table_as_json if args.json else table)
+    sweep(args, shared_run, setting, Table(as_text, as_json))
     return 0
-
-
-def table(records: list[dict]) -> str:
-    from experiments.shared.table import lines
-
-    return "\n".join(lines(records))
-
-
-def table_as_json(records: list[dict]) -> str:
-    from experiments.shared.table import as_json
-
-    return json.dumps(as_json(records), allow_nan=False)

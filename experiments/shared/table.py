@@ -102,6 +102,10 @@ def change(own: dict, shared: dict) -> Change:
     )
 
 
+def as_text(records: list[dict]) -> str:
+    return "\n".join(lines(records))
+
+
 def as_json(records: list[dict]) -> dict:
     return {
         "rows": [asdict(row(record)) for record in records],

@@ -9,12 +9,10 @@ a few prompts, and how often greedy text forks. Some 20 seconds a point on one c
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
-from experiments.sweep import add_sweep, open_setting, sweep
+from experiments.sweep import Table, add_sweep, open_setting, sweep
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,24 +23,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from experiments.trees import run as trees_run
+    from experiments.trees.table import as_json, as_text
 
     setting = open_setting(args, seeds=(1,), most_gamma=max(trees_run.WIDTHS))
-    records = sweep(args, trees_run, setting, table_as_json if args.json else table)
+    records = sweep(args, trees_run, setting, Table(as_text, as_json))
     for path in write(records, setting.model) if args.write else []:
         print(f"Wrote {path}", file=sys.stderr if args.json else sys.stdout)
     return 0
-
-
-def table(records: list[dict]) -> str:
-    from experiments.trees.table import lines
-
-    return "\n".join(lines(records))
-
-
-def table_as_json(records: list[dict]) -> str:
-    from experiments.trees.table import rows_of
-
-    return json.dumps([asdict(row) for row in rows_of(records)], allow_nan=False)
 
 
 def write(records: list[dict], model) -> list[Path]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -39,6 +39,14 @@ class Row:
 
 def rows_of(records: list[dict]) -> list[Row]:
     return [row for record in records for row in _rows(record)]
+
+
+def as_json(records: list[dict]) -> list[dict]:
+    return [asdict(row) for row in rows_of(records)]
+
+
+def as_text(records: list[dict]) -> str:
+    return "\n".join(lines(records))
 
 
 def _rows(record: dict) -> list[Row]:

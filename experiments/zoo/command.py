@@ -9,10 +9,8 @@ what is on record is not measured again.
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Callable
 
-from experiments.sweep import add_sweep, open_setting, sweep
+from experiments.sweep import Table, add_sweep, open_setting, sweep
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,20 +21,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from experiments.zoo import run as zoo_run
+    from experiments.zoo.table import as_json, as_markdown, as_text
 
     points = points_of(args.only)
     setting = open_setting(args, seeds=(zoo_run.SEED,), most_gamma=zoo_run.MOST_GAMMA)
-    sweep(args, zoo_run, setting, shown_as(args), points)
+    sweep(args, zoo_run, setting, Table(as_text, as_json, as_markdown), points)
     return 0
-
-
-def shown_as(args: argparse.Namespace) -> Callable[[list[dict]], str]:
-    """records -> the table in the shape that was asked for."""
-    from experiments.zoo.table import as_json, as_markdown, as_text
-
-    if args.json:
-        return lambda records: json.dumps(as_json(records), allow_nan=False)
-    return as_markdown if args.markdown else as_text
 
 
 def points_of(specs: list[str]) -> list[dict]:
